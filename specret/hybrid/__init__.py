@@ -1,0 +1,1 @@
+"""One tree from several sources: merge, calibrate, choose nodes."""

@@ -6,6 +6,7 @@ Knows no text, no store and no calibration: probabilities here are still the sou
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,52 +61,73 @@ def merge(drafts: Mapping[str, Draft]) -> Merged:
     """
     assert set(drafts) <= set(SOURCES), f"sources are {SOURCES}"
     names = tuple(name for name in SOURCES if name in drafts)
+    inputs = [drafts[name] for name in names]
     slots: dict[tuple[int, int], int] = {}
-    places = [_place(drafts[name], slots) for name in names]
-    n = len(slots)
-    shape = np.array(list(slots), np.int64).reshape(n, 2)
+    depth: list[int] = []
+    at = np.array([place for draft in inputs for place in _place(draft, slots, depth)], np.intp)
+    shape = np.array(list(slots), np.int64).reshape(-1, 2)
     parents = shape[:, 0].astype(np.int32)
-    merged = Merged(
+    column = np.repeat(np.arange(len(names)), [len(draft) for draft in inputs])
+    state, prob = _testimony(parents, at, column, _joined([d.prob for d in inputs]), len(names))
+    bits = np.array([1 << SOURCES.index(name) for name in names], np.uint8)
+    return Merged(
         names,
         shape[:, 1],
         parents,
-        tree.depths(parents),
-        np.zeros(n, np.uint8),
-        np.full(n, -1, np.int64),
-        np.zeros((n, len(names)), np.int8),
-        np.zeros((n, len(names)), np.float32),
-        {
-            signal: np.full((n, len(names)), np.nan, np.float32)
-            for signal in sorted({s for draft in drafts.values() for s in draft.signals})
-        },
+        np.array(depth, np.int32),
+        ((state == PROPOSES) * bits).sum(axis=1, dtype=np.uint8),
+        _first_origins(len(parents), at, _joined([d.origins for d in inputs])),
+        state,
+        prob,
+        _signals(inputs, at, column, state.shape),
     )
-    for column, (name, at) in enumerate(zip(names, places, strict=True)):
-        _testify(merged, column, drafts[name], at)
-    return merged
 
 
-def _place(draft: Draft, slots: dict[tuple[int, int], int]) -> NDArray[np.intp]:
-    """Where each node of a draft stands in the merged tree; new nodes are added to `slots`."""
+def _place(draft: Draft, slots: dict[tuple[int, int], int], depth: list[int]) -> list[int]:
+    """Where each node of a draft stands in the merged tree; new nodes are added to it."""
     places: list[int] = []
     for token, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
-        above = -1 if parent < 0 else places[parent]
-        places.append(slots.setdefault((above, token), len(slots)))
-    return np.array(places, np.intp)
+        above = places[parent] if parent >= 0 else -1
+        place = slots.setdefault((above, token), len(depth))
+        if place == len(depth):
+            depth.append(depth[above] + 1 if above >= 0 else 1)
+        places.append(place)
+    return places
 
 
-def _testify(merged: Merged, column: int, draft: Draft, at: NDArray[np.intp]) -> None:
-    """Enter one source's evidence."""
-    if not len(at):
-        return
-    rows = len(merged) + 1
-    up = merged.parents[at] + 1  # 0 is the root
-    said = np.bincount(up, draft.prob, rows)[merged.parents + 1]
-    speaks = np.bincount(up, minlength=rows)[merged.parents + 1] > 0
-    merged.state[:, column] = np.where(speaks, OTHER, SILENT)
-    merged.state[at, column] = PROPOSES
-    merged.prob[:, column] = np.where(speaks, np.clip(1.0 - said, 0.0, 1.0), 0.0)
-    merged.prob[at, column] = draft.prob
-    merged.sources[at] |= 1 << SOURCES.index(merged.names[column])
-    merged.origins[at] = np.where(merged.origins[at] < 0, draft.origins, merged.origins[at])
-    for signal, values in draft.signals.items():
-        merged.signals[signal][at, column] = values
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.empty(0)
+
+
+def _testimony(
+    parents: tree.Parents, at: NDArray[np.intp], column: NDArray[np.intp], prob: Floats, width: int
+) -> tuple[NDArray[np.int8], Floats]:
+    """State and probability (N, S) from every source's nodes, one after the other (M,)."""
+    above = (parents[at] + 1) * width + column  # row 0 is the root
+    cells = (len(parents) + 1) * width
+    speaks = (np.bincount(above, minlength=cells) > 0).reshape(len(parents) + 1, width)[parents + 1]
+    said = np.bincount(above, prob, cells).reshape(len(parents) + 1, width)[parents + 1]
+    state = speaks.astype(np.int8)  # SILENT or OTHER
+    state[at, column] = PROPOSES
+    left = np.where(speaks, np.maximum(1.0 - said, 0.0), 0.0).astype(np.float32)
+    left[at, column] = prob
+    return state, left
+
+
+def _first_origins(n: int, at: NDArray[np.intp], origins: NDArray[np.int64]) -> NDArray[np.int64]:
+    out = np.full(n, -1, np.int64)
+    known = np.flatnonzero(origins >= 0)[::-1]  # of repeated places the last one written stays
+    out[at[known]] = origins[known]
+    return out
+
+
+def _signals(
+    inputs: list[Draft], at: NDArray[np.intp], column: NDArray[np.intp], shape: tuple[int, ...]
+) -> dict[str, Floats]:
+    out = {}
+    for name in sorted({name for draft in inputs for name in draft.signals}):
+        given = [d.signals.get(name, np.full(len(d), np.nan, np.float32)) for d in inputs]
+        values = np.full(shape, np.nan, np.float32)
+        values[at, column] = np.concatenate(given)
+        out[name] = values
+    return out

@@ -1,4 +1,4 @@
-"""Laws of `merge`: exactly the paths of all inputs, whatever their order, each with its witnesses."""
+"""Laws of `merge`: exactly the paths of all inputs, in any order, each with its witnesses."""
 
 import numpy as np
 from hypothesis import given
