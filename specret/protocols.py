@@ -69,6 +69,13 @@ class Target(Protocol):
         """
 
 
+class LawOfStep(Protocol):
+    """Turns the scores of one step into the law of each row."""
+
+    def rows(self, context: Context, scores: Scores) -> RowLaw:
+        """`context` is the prefix of row 0."""
+
+
 class Verifier(Protocol):
     """Pure: walks the draft by the target's law."""
 
@@ -112,7 +119,8 @@ class Corpus(Protocol):
 class Tokenizer(Protocol):
     """The part of a transformers tokenizer that specret uses."""
 
-    def __call__(self, text: Any, **options: Any) -> Any: ...
+    def __call__(self, text: Any, **options: Any) -> Any:
+        """`input_ids` of the text, by key."""
 
     def decode(self, ids: Iterable[int], **options: Any) -> str:
         """Text of the ids."""

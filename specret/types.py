@@ -134,8 +134,8 @@ class Draft:
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
-        arrays = {"parents": self.parents, "prob": self.prob, "sources": self.sources}
-        arrays |= {"origins": self.origins, **self.signals}
+        arrays: dict[str, NDArray[Any]] = {"parents": self.parents, "prob": self.prob}
+        arrays |= {"sources": self.sources, "origins": self.origins, **self.signals}
         for name, array in arrays.items():
             if len(array) != n:
                 raise ValueError(f"draft: {name} has {len(array)} rows, expected {n}")

@@ -1,0 +1,1 @@
+"""The decoding loop: score, verify, commit. Knows no drafter and no store."""

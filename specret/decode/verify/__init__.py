@@ -1,0 +1,1 @@
+"""Rules that decide how much of a draft is kept. Pure functions."""
