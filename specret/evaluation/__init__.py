@@ -1,0 +1,1 @@
+"""Measurements: speed, tokens per step and losslessness, of all methods in one run."""
