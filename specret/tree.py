@@ -45,19 +45,24 @@ def path_products(parents: Parents, prob: NDArray[np.floating]) -> NDArray[np.fl
     return out
 
 
+def by_product(parents: Parents, prob: NDArray[np.floating]) -> NDArray[np.intp]:
+    """All nodes, highest path products first; every prefix is closed under parents.
+
+    Conditional probabilities are at most 1, so a parent's product is never below its child's;
+    ties put the shallower node first and then the earlier one.
+    """
+    order: NDArray[np.intp] = np.lexsort(
+        (np.arange(len(parents)), depths(parents), -path_products(parents, prob))
+    )
+    return order
+
+
 def best_nodes(
     parents: Parents, prob: NDArray[np.floating], max_nodes: int, max_depth: int
 ) -> NDArray[np.intp]:
-    """The nodes to keep, ascending: highest path products, closed under parents.
-
-    Conditional probabilities are at most 1, so a parent's product is never below its child's;
-    ties keep the shallower node and then the earlier one.
-    """
-    depth = depths(parents)
-    score = np.where(depth <= max_depth, path_products(parents, prob), -1.0)
-    order = np.lexsort((np.arange(len(parents)), depth, -score))
-    keep = order[: max(0, max_nodes)]
-    return np.sort(keep[score[keep] >= 0.0])
+    """The nodes to keep, ascending: highest path products, closed under parents."""
+    order = by_product(parents, prob)
+    return np.sort(order[depths(parents)[order] <= max_depth][: max(0, max_nodes)])
 
 
 def reindex(parents: Parents, keep: NDArray[np.intp]) -> Parents:
