@@ -77,7 +77,8 @@ class TransformersTarget:
 
         The LM head is not run: nobody reads its rows.
         """
-        self._cache.restart(capacity)
+        with torch.inference_mode():
+            self._cache.restart(capacity)
         pieces = []
         for start in range(0, len(tokens), PREFILL_CHUNK):
             chunk = tokens[start : start + PREFILL_CHUNK]
@@ -97,12 +98,12 @@ class TransformersTarget:
     def commit(self, verdict: Verdict) -> Features:
         """Keep the root's row and the accepted path; returns the states of the kept rows."""
         rows = [0, *(node + 1 for node in verdict.path)]
-        self._cache.keep(self._start, rows)
+        with torch.inference_mode():
+            self._cache.keep(self._start, rows)
         return Features(self._start, {FINAL_NORM: self._rows()[rows]})
 
     def _forward(self, module: Any, tokens: TokenArray, parents: np.ndarray) -> Any:
         cached = self._cache.length
-        self._cache.reserve(len(tokens))
         positions = mask.row_positions(parents, cached)
         inputs: dict[str, Any] = {
             "input_ids": torch.from_numpy(tokens).to(self.device)[None],
@@ -112,6 +113,7 @@ class TransformersTarget:
             "use_cache": True,
         }
         with torch.inference_mode():
+            self._cache.reserve(len(tokens))
             return module(**inputs)
 
     def _masks(self, parents: np.ndarray, cached: int) -> Any:
