@@ -1,0 +1,1 @@
+"""transformers models, loaded and prepared: the target and what is computed with it alone."""
