@@ -1,0 +1,140 @@
+"""The drafter `hybrid`: several sources' drafts in one tree, calibrated, under one budget.
+
+In: a context. Out: one `Draft` whose probabilities are the calibrated ones.
+Knows the sources only as drafters of the registry.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specret import tree
+from specret.hybrid.calibration import Calibration
+from specret.hybrid.confidences import SHIPPED, SourceSet, load_confidences, source_set
+from specret.hybrid.merge import Merged, merge
+from specret.protocols import Drafter
+from specret.registry import Resources, make_drafter, read_options
+from specret.types import Budget, Context, Draft, SpecretError, Verdict
+
+DRAFTER_OF = {"prompt": "prompt", "suffix": "suffix", "dense": "dresd"}
+"""Source -> the drafter that gives its candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusedOptions:
+    """What hybrid merges.
+
+    Attributes:
+        sources: some of prompt, suffix, dense, as names or as `suffix,dense`; None: all that
+            the store has.
+        candidate_nodes: nodes that each source may propose (the budget then keeps the best).
+        candidate_depth: how deep they may be.
+        confidences: file of fitted coefficients; None: the shipped one.
+    """
+
+    sources: str | Sequence[str] | None = None
+    candidate_nodes: int = 24
+    candidate_depth: int = 16
+    confidences: str | Path | None = None
+
+
+def make(resources: Resources, options: Mapping[str, Any]) -> "FusedDrafter":
+    """The drafter `hybrid`.
+
+    Raises:
+        SpecretError: an unknown option or source, a source that the store does not have, a set
+            of sources without confidences.
+    """
+    chosen = read_options(FusedOptions, options)
+    sources = _available(chosen.sources, resources.store)
+    build = resources.make or make_drafter
+    drafters = {name: build(DRAFTER_OF[name], resources, {}) for name in sources}
+    confidences = load_confidences(Path(chosen.confidences or SHIPPED))
+    candidates = Budget(chosen.candidate_nodes, chosen.candidate_depth)
+    return FusedDrafter(drafters, confidences.calibration(sources), candidates, resources)
+
+
+class FusedDrafter:
+    """Asks every source, merges, calibrates, keeps the best nodes."""
+
+    def __init__(
+        self,
+        drafters: Mapping[str, Drafter],
+        calibration: Calibration,
+        candidates: Budget,
+        resources: Resources,
+    ) -> None:
+        self.sources: SourceSet = tuple(drafters)
+        self.layers = tuple(dict.fromkeys(layer for d in drafters.values() for layer in d.layers))
+        self._drafters, self._calibration = drafters, calibration
+        self._candidates, self._vocab_size = candidates, resources.vocab_size
+        self._lookup_s = 0.0
+
+    def start(self, context: Context) -> None:
+        """A new sequence for every source."""
+        for drafter in self._drafters.values():
+            drafter.start(context)
+
+    def propose(self, context: Context, budget: Budget) -> Draft:
+        """The best nodes of the merged tree; `prob` is calibrated."""
+        self._lookup_s = 0.0
+        depth = min(self._candidates.max_depth, budget.max_depth)
+        if budget.max_nodes <= 0 or depth <= 0:
+            return Draft.empty(self._vocab_size)
+        asked = Budget(self._candidates.max_nodes, depth)
+        drafts = {name: one.propose(context, asked) for name, one in self._drafters.items()}
+        self._lookup_s = sum(one.lookup_seconds() for one in self._drafters.values())
+        merged = merge(drafts)
+        prob = self._calibration.prob(merged)
+        keep = tree.best_nodes(merged.parents, prob, budget.max_nodes, budget.max_depth)
+        return _kept(merged, prob, keep, self._vocab_size)
+
+    def observe(self, context: Context, draft: Draft, verdict: Verdict) -> None:
+        """Every source learns what became of the merged draft."""
+        for drafter in self._drafters.values():
+            drafter.observe(context, draft, verdict)
+
+    def lookup_seconds(self) -> float:
+        """What the sources spent searching in the last proposal."""
+        return self._lookup_s
+
+
+def _kept(merged: Merged, prob: np.ndarray, keep: np.ndarray, vocab_size: int) -> Draft:
+    return Draft(
+        merged.tokens[keep],
+        tree.reindex(merged.parents, keep),
+        prob[keep],
+        vocab_size,
+        merged.sources[keep],
+        merged.origins[keep],
+        {
+            f"{source}.{name}": values[keep, column]
+            for name, values in merged.signals.items()
+            for column, source in enumerate(merged.names)
+        },
+    )
+
+
+def _available(asked: str | Sequence[str] | None, store: Any) -> SourceSet:
+    """The sources asked for, or all that there are."""
+    held = {"prompt", *(("suffix",) if store is not None else ())}
+    if store is not None and store.dense is not None:
+        held.add("dense")
+    if asked is None:
+        return source_set(sorted(held))
+    sources = source_set(asked)
+    for name in sources:
+        if name not in DRAFTER_OF:
+            raise SpecretError(
+                f"hybrid cannot merge {name!r} yet, expected some of {', '.join(DRAFTER_OF)}"
+            )
+        if name not in held:
+            raise SpecretError(
+                f"source {name!r} needs a store that has it, "
+                + ("none is open" if store is None else f"the one at {store.path} does not"),
+                "build one with: specret build-index --corpus code, or leave it out of --sources",
+            )
+    return sources
