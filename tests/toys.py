@@ -203,3 +203,21 @@ def run_steps(
 
 def written(steps: Sequence[Any]) -> list[int]:
     return [token for step in steps for token in step.emitted]
+
+
+def byte_tokenizer(vocab_size: int = 278) -> Any:
+    """A byte-level BPE with every byte, some merges, and two added tokens past `vocab_size`."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["the cat sat on the mat, the end of the tale"] * 4, trainer)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    fast.add_tokens(["<left>", "<right>"])
+    return fast

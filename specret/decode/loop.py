@@ -28,7 +28,8 @@ class Decoding:
 
 def decode(parts: Decoding, context: Context, stopping: Stopping) -> Iterator[tuple[Step, Cut]]:
     """Write tokens until `stopping` ends the text. `context` comes from `begin`."""
-    while stopping.exhausted() is None:
+    finish = stopping.exhausted()
+    while finish is None:
         clock = Clock()
         draft = parts.drafter.propose(context, _within(parts.budget, stopping.room()))
         clock.mark("draft", of_which_lookup=parts.drafter.lookup_seconds())
@@ -40,9 +41,9 @@ def decode(parts: Decoding, context: Context, stopping: Stopping) -> Iterator[tu
         cut = stopping.cut(_tokens(draft, verdict))
         clock.mark("other")
         features = parts.target.commit(verdict)
-        context = context.extend(cut.tokens, features)
+        context, finish = context.extend(cut.tokens, features), cut.finish
         clock.mark("commit")
-        if cut.finish is None:
+        if finish is None:
             parts.drafter.observe(context, draft, verdict)
         clock.mark("draft")
         yield _step(draft, verdict, cut, clock), cut
