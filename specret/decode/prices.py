@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
-import platformdirs
 import torch
 
+from specret.models.cache import user_cache
 from specret.protocols import Target
 from specret.types import Context, Draft, Fingerprint, Prices, Verdict
 
@@ -53,7 +53,7 @@ def measure_prices(
     """
     context, rows = _fitting(target.context_len, context)
     key = _key(loaded, context)
-    folder = _cache_folder() if cache is None else cache
+    folder = user_cache() if cache is None else cache
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     file = folder / "prices" / f"{name}.json"
     known = _read(file, key, rows)
@@ -139,11 +139,6 @@ def _cpu_model() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor()} x {os.cpu_count()}"
-
-
-def _cache_folder() -> Path:
-    moved = os.environ.get("SPECRET_CACHE")
-    return Path(moved) if moved else Path(platformdirs.user_cache_dir("specret"))
 
 
 def _read(file: Path, key: dict[str, Any], rows: tuple[int, ...]) -> Prices | None:

@@ -48,10 +48,10 @@ def quantile_edges(values: NDArray[np.float64]) -> list[float]:
     """
     distinct = np.unique(values[~np.isnan(values)])
     if len(distinct) <= BINS:
-        return distinct[1:].tolist()
+        return [float(edge) for edge in distinct[1:]]
     shares = np.linspace(0, 1, BINS + 1)[1:-1]
     edges = np.unique(np.nanquantile(values, shares, method="nearest"))
-    return edges[edges > distinct[0]].tolist()
+    return [float(edge) for edge in edges if edge > distinct[0]]
 
 
 def _signals(trees: Iterable[Merged]) -> tuple[str, ...]:
