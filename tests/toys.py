@@ -1,7 +1,7 @@
-"""Small things several tests share: tiny random models, toy targets, toy drafters, an enumerator."""
+"""Small things several tests share: tiny random models, toy targets, drafters, an enumerator."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ class Loaded:
 
     model: Any
     context_len: int
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float32
 
 

@@ -6,7 +6,7 @@ of the target's conditionals. Mutants of the shipped verifier must fail the same
 
 import inspect
 import itertools
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ LENGTH = 3
 def random_law(vocab_size: int, seed: int, zeros: bool = False) -> Any:
     """Conditionals drawn at random per prefix; with `zeros` some tokens are impossible."""
 
-    @lru_cache(maxsize=None)
+    @cache
     def law(prefix: tuple[int, ...]) -> np.ndarray:
         rng = np.random.default_rng([seed, len(prefix), *prefix])
         p = rng.dirichlet(np.full(vocab_size, 0.7))
