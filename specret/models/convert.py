@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import struct
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from specret.models.cache import file_sha256, user_cache
 from specret.types import SpecretError
 
 FORMAT = 1
+UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, struct.error)
+"""What transformers raises on files that are no GGUF model, or one it does not know."""
+
 _log = logging.getLogger(__name__)
 MANIFEST = "specret-conversion.json"
 
@@ -90,7 +94,7 @@ def _write_model(source: Path, folder: Path) -> None:
                 source.parent, gguf_file=source.name, dtype=torch.float32
             )
             tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-        except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        except UNREADABLE as error:
             raise SpecretError(
                 f"{source} is not a GGUF model that transformers reads: {error}",
                 "give a folder with config.json and safetensors weights",

@@ -46,7 +46,7 @@ def repack_linears(model: nn.Module) -> nn.Module:
     """
     packed: dict[nn.Module, PackedLinear] = {}
     for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):  # named_children skips a second use
             if type(child) is nn.Linear and can_pack(child.weight):
                 if child not in packed:
                     packed[child] = PackedLinear(child)
