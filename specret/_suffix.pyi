@@ -1,0 +1,164 @@
+"""The compiled suffix index: corpora on disk and texts that grow. See `rust/src/lib.rs`."""
+
+from os import PathLike
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64] | NDArray[np.uint32]
+
+class TreeArrays:
+    """A draft tree of N nodes; all arrays are (N,), `parents[i] < i`, -1 is the root."""
+
+    @property
+    def tokens(self) -> NDArray[np.int64]: ...
+    @property
+    def parents(self) -> NDArray[np.int32]: ...
+    @property
+    def prob(self) -> NDArray[np.float32]:
+        """Share of the parent's votes, in [0, 1]."""
+    @property
+    def match_len(self) -> NDArray[np.float32]:
+        """Longest suffix of the context that some supporting occurrence follows (0 for `tree`)."""
+    @property
+    def count(self) -> NDArray[np.float32]:
+        """Occurrences of the node after that suffix; scaled up where matches were sampled."""
+    @property
+    def origin(self) -> NDArray[np.int64]:
+        """Token position where one supporting occurrence of the node's token stands."""
+    def __len__(self) -> int: ...
+
+class SuffixIndex:
+    """Suffix index of a corpus, memory-mapped. Immutable; threads may share it."""
+
+    @staticmethod
+    def open(
+        tokens_path: str | PathLike[str],
+        token_width: int,
+        suffix_path: str | PathLike[str],
+        vocab_size: int,
+    ) -> SuffixIndex:
+        """Map and check both files.
+
+        Raises:
+            OSError: a file cannot be read.
+            SpecretError: sizes, checksums, widths or the vocabulary do not fit.
+        """
+    def __len__(self) -> int:
+        """Number of tokens."""
+    @property
+    def documents(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    def draft(
+        self,
+        context: Ids,
+        *,
+        max_nodes: int,
+        max_depth: int,
+        rule: Literal["blend", "rest"] = "blend",
+        min_match: int = 1,
+        max_match: int = 16,
+        levels: int = 4,
+        samples: int = 500,
+    ) -> TreeArrays:
+        """What followed the last tokens of `context` (T,) in the corpus.
+
+        Ids outside the vocabulary match nothing.
+
+        Args:
+            context: token ids, newest last.
+            max_nodes: the tree has at most so many nodes.
+            max_depth: and is at most so deep.
+            rule: `blend` mixes up to `levels` suffix lengths by escape weights and reads up to
+                `samples` matches of each, evenly spaced; `rest` takes the longest suffix, its
+                first `samples` matches in suffix-array order, and plain counts.
+            min_match: shortest suffix that counts.
+            max_match: longest suffix that is looked up.
+            levels: suffix lengths that speak at most (blend).
+            samples: matches of one suffix length that are read at most.
+
+        Raises:
+            SpecretError: an option outside its range.
+        """
+    def tree(
+        self,
+        positions: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        *,
+        max_nodes: int,
+        max_depth: int,
+        skip: int = 0,
+    ) -> TreeArrays:
+        """The continuations that start at token `positions` (k,), each with its weight (k,).
+
+        A continuation ends with its document; positions outside the corpus have none. `skip`
+        tokens are passed over first. Probabilities are shares of all weights, also of those of
+        positions without a continuation.
+
+        Raises:
+            SpecretError: a negative or non-finite weight, or arrays of two lengths.
+        """
+
+class LiveIndex:
+    """Index of a text that grows: the prompt and what was written since. Threads may share it."""
+
+    def __init__(self, vocab_size: int) -> None: ...
+    def __len__(self) -> int:
+        """Number of tokens."""
+    @property
+    def vocab_size(self) -> int: ...
+    def extend(self, tokens: Ids) -> None:
+        """Append tokens; all or, on an error, none.
+
+        Raises:
+            SpecretError: an id outside the vocabulary.
+        """
+    def new_document(self) -> None:
+        """What comes next belongs to another document: no match crosses into it."""
+    def clear(self) -> None:
+        """Forget everything."""
+    def draft(
+        self,
+        context: Ids,
+        *,
+        max_nodes: int,
+        max_depth: int,
+        min_match: int = 1,
+        max_match: int = 16,
+        levels: int = 16,
+        latest: int = 3,
+    ) -> TreeArrays:
+        """What followed the last tokens of `context` (T,) earlier in this text.
+
+        As `SuffixIndex.draft`, but of each suffix length only the `latest` matches are read.
+        Positions are those of this text. A continuation that reaches the end of the text goes
+        on with its own beginning.
+
+        Raises:
+            SpecretError: an option outside its range.
+        """
+
+def build_suffix(
+    tokens_path: str | PathLike[str],
+    token_width: int,
+    offsets: NDArray[np.uint64],
+    vocab_size: int,
+    out_path: str | PathLike[str],
+) -> None:
+    """Build the suffix file of a token file, in time linear in its length.
+
+    Args:
+        tokens_path: little-endian ids of `token_width` bytes, nothing else.
+        token_width: 2 or 4.
+        offsets: (D+1,) where each of D documents starts, and the number of tokens.
+        vocab_size: every id must be below it.
+        out_path: written beside and renamed when complete.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        SpecretError: an id outside the vocabulary, bounds that do not fit, or more than 2^31-2
+            tokens.
+        KeyboardInterrupt: at once; no file appears.
+    """
