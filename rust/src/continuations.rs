@@ -213,7 +213,9 @@ fn expand(
             rest[l].0 = end as u32;
             heads[l] = head(text, level, &mut rest[l], depth);
         }
-        waiting.push(Candidate { votes, depth: depth + 1, token, parent, spans });
+        if votes > 0 {
+            waiting.push(Candidate { votes, depth: depth + 1, token, parent, spans });
+        }
     }
 }
 

@@ -193,7 +193,8 @@ fn positions_in_file(array: &[i32], ends: &Ends, n: usize) -> Vec<u8> {
     out
 }
 
-/// Write beside `path` and rename, so that the name never shows half a file.
+/// Write beside `path` and rename: the name never shows half a file. Surviving a power cut is
+/// the caller's business.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
@@ -205,7 +206,6 @@ pub fn write_atomically(
         let mut out = BufWriter::new(File::create(&partial)?);
         write(&mut out)?;
         out.flush()?;
-        out.get_ref().sync_all()?;
         std::fs::rename(&partial, path)
     };
     finish().map_err(|source| {
