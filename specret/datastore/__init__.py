@@ -1,0 +1,1 @@
+"""Text to files on disk and back: tokens, suffix index, dense index, manifest."""

@@ -1,0 +1,133 @@
+"""The manifest: what a datastore is, for which model, and what each of its files must hold.
+
+In: a store's folder. Out: a `Manifest`, checked before anything else is opened.
+Knows the files only by size and digest. A new state of a store is a new manifest, swapped whole.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from specret.datastore.durable import FileEntry, canonical, digest, write_whole
+from specret.types import Fingerprint, SpecretError
+
+FORMAT_VERSION = 1
+NAME = "manifest.json"
+SPARSE = frozenset({"tokens", "offsets", "documents", "skipped", "suffix"})
+DENSE = frozenset({"projection", "index", "lists"})
+FOLDERS = ("tokens", "suffix", "dense")
+OF_A_BUILD = re.compile(r"[0-9a-f]{12}\.")
+"""How the name of every file that a build writes begins."""
+
+REBUILD = "build the store again: specret build-index"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a store says of itself.
+
+    Attributes:
+        fingerprint: the target and tokenizer it was built for.
+        parameters: what it was built from and how; equal parameters give equal bytes.
+        counts: documents, tokens, skipped, width (bytes a token) and, with a dense side, keys,
+            dim, refused.
+        files: by role, `SPARSE` and perhaps `DENSE`.
+    """
+
+    fingerprint: Fingerprint
+    parameters: Mapping[str, Any]
+    counts: Mapping[str, int]
+    files: Mapping[str, FileEntry]
+
+    @property
+    def has_dense(self) -> bool:
+        """Whether keys were built too."""
+        return "index" in self.files
+
+    @property
+    def bytes(self) -> int:
+        """All files together."""
+        return sum(file.bytes for file in self.files.values())
+
+    def save(self, folder: Path) -> None:
+        """Make this the state of the store at `folder`."""
+        write_whole(folder / NAME, canonical({"format_version": FORMAT_VERSION, **asdict(self)}))
+
+
+def open_manifest(folder: str | Path) -> Manifest:
+    """Read and check a manifest; its files are not touched.
+
+    Raises:
+        SpecretError: no store there, another format, or a manifest that is damaged.
+    """
+    path = Path(folder) / NAME
+    if not path.is_file():
+        raise SpecretError(
+            f"no datastore at {str(folder)!r}: {NAME} is not there",
+            f"build one with: specret build-index --corpus code --out {folder}",
+        )
+    try:
+        read = json.loads(path.read_bytes())
+        version = read.pop("format_version")
+        if version != FORMAT_VERSION:
+            raise SpecretError(
+                f"{path}: format version {version}, this specret reads {FORMAT_VERSION}", REBUILD
+            )
+        files = {role: FileEntry(**file) for role, file in read.pop("files").items()}
+        manifest = Manifest(fingerprint=Fingerprint(**read.pop("fingerprint")), files=files, **read)
+        _check(manifest)
+    except (ValueError, TypeError, KeyError, AttributeError) as fault:
+        if isinstance(fault, SpecretError):
+            raise
+        raise SpecretError(f"{path} is damaged: {fault}", REBUILD) from fault
+    return manifest
+
+
+def verify(folder: Path, manifest: Manifest, *, digests: bool = True) -> None:
+    """Check that the store's files are those of its manifest.
+
+    Files of another build (unfinished, or just replaced) may lie beside them and are never
+    opened; anything else in the store's folders is refused.
+
+    Args:
+        folder: the store.
+        manifest: what it must hold.
+        digests: read every byte; otherwise sizes only.
+
+    Raises:
+        SpecretError: a file is missing, unlisted, a link, of another size or content.
+    """
+    for role, file in manifest.files.items():
+        path = folder / file.path
+        if path.is_symlink() or not path.is_file():
+            raise SpecretError(f"{path}: the file of {role} is missing or a link", REBUILD)
+        size = path.stat().st_size
+        if size != file.bytes:
+            raise SpecretError(f"{path}: {size} bytes, expected {file.bytes}", REBUILD)
+        if digests and digest(path) != file.sha256:
+            raise SpecretError(f"{path}: its content is not what was written (sha256)", REBUILD)
+    listed = {folder / file.path for file in manifest.files.values()}
+    for name in FOLDERS:
+        for path in sorted((folder / name).glob("*")):
+            if path not in listed and not OF_A_BUILD.match(path.name):
+                raise SpecretError(f"{path} is not listed in {NAME}", "remove the file")
+
+
+def _check(manifest: Manifest) -> None:
+    """Raise ValueError or KeyError where something is not as it must be."""
+    roles = set(manifest.files)
+    if roles not in (SPARSE, SPARSE | DENSE):
+        raise ValueError(f"files of roles {sorted(roles)}")
+    for file in manifest.files.values():
+        path = PurePosixPath(file.path)
+        plain = re.fullmatch(r"[\w.-]+/[\w.-]+", file.path) and ".." not in path.parts
+        if not plain or path.parts[0] not in FOLDERS:
+            raise ValueError(f"path {file.path!r} leads out of the store")
+        if not (isinstance(file.bytes, int) and isinstance(file.rows, int) and file.rows >= 0):
+            raise ValueError(f"sizes of {file.path!r}")
+    counted = ("documents", "tokens", "width", *(("keys", "dim") if manifest.has_dense else ()))
+    if not all(isinstance(manifest.counts[name], int) for name in counted):
+        raise ValueError("counts that are no numbers")

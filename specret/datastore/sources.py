@@ -1,0 +1,249 @@
+"""Where texts are read from: files, rows of files, rows of a data set on the hub.
+
+In: paths or a data set's name. Out: `Text`s and `Skip`s in a fixed order, from any place on.
+Knows no tokenizer. Retrying is the corpus' business; here a fault is raised as it comes.
+"""
+
+import errno
+import json
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from specret.types import SpecretError
+
+Place = tuple[int, int]
+"""A place to go on reading from: (file, row within it)."""
+
+TEXT_COLUMNS = ("text", "content", "code")
+LICENCE_COLUMNS = ("license", "licence")
+LASTING = {
+    errno.EACCES: "not readable: permission denied",
+    errno.EPERM: "not readable: permission denied",
+    errno.ENOENT: "not there any more, or a link to nothing",
+    errno.ELOOP: "a link that leads to itself",
+    errno.ENOTDIR: "not there any more",
+}
+"""Faults that another try would not mend, and what to call them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One document: its text, where it came from, its licence if known, where reading goes on."""
+
+    text: str
+    name: str
+    after: Place
+    licence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Something that is no document, and why."""
+
+    name: str
+    reason: str
+    after: Place
+
+
+class Source(Protocol):
+    """Texts in a fixed order."""
+
+    faults: tuple[type[Exception], ...]  # what reading may raise and another try may mend
+
+    @property
+    def identity(self) -> str:
+        """Changes when the texts change, as far as can be seen without reading them."""
+
+    @property
+    def size(self) -> tuple[int | None, int | None]:
+        """Files or rows, and bytes, where they are known without reading."""
+
+    def items(self, start: Place) -> Iterator[Text | Skip]:
+        """Everything from a place on; (0, 0) is the beginning."""
+
+
+class Files:
+    """Files in the given order: text files whole, JSONL and Parquet files row by row.
+
+    Args:
+        paths: (name, path) of each file.
+    """
+
+    faults: tuple[type[Exception], ...] = (OSError,)
+
+    def __init__(self, paths: Iterable[tuple[str, Path]]) -> None:
+        self.paths = list(paths)
+
+    @cached_property
+    def _stats(self) -> list[tuple[str, int, int]]:
+        rows = []
+        for name, path in self.paths:
+            try:
+                seen = path.stat()
+            except OSError:
+                rows.append((name, 0, 0))  # named as skipped when its turn comes
+            else:
+                rows.append((name, seen.st_size, seen.st_mtime_ns))
+        return rows
+
+    @property
+    def identity(self) -> str:
+        """Digest of names, sizes and times of change."""
+        return sha256(json.dumps(self._stats).encode()).hexdigest()
+
+    @property
+    def size(self) -> tuple[int | None, int | None]:
+        """Files, and their bytes together."""
+        return len(self.paths), sum(size for _, size, _ in self._stats)
+
+    def items(self, start: Place) -> Iterator[Text | Skip]:
+        """Everything from a place on.
+
+        Raises:
+            OSError: a read failed in a way that another try may mend.
+            SpecretError: a file of rows has no column of text.
+        """
+        for number in range(start[0], len(self.paths)):
+            name, path = self.paths[number]
+            row = start[1] if number == start[0] else 0
+            try:
+                yield from _read_file(name, path, (number, row))
+            except OSError as fault:
+                if fault.errno not in LASTING:
+                    raise
+                yield Skip(name, LASTING[fault.errno], (number + 1, 0))
+
+
+class HubRows:
+    """Rows of a data set, streamed: `NAME[:CONFIG]`, its train split or else its first one.
+
+    Raises:
+        SpecretError: there is no such data set or configuration, or it cannot be reached.
+    """
+
+    # `datasets` tries a broken connection again and again itself, then raises a ConnectionError
+    faults: tuple[type[Exception], ...] = (OSError,)
+
+    def __init__(self, name: str, config: str | None) -> None:
+        import datasets
+
+        self.name = name
+        try:
+            self._builder = datasets.load_dataset_builder(name, config)
+            splits = self._builder.as_streaming_dataset()
+        except (OSError, ValueError) as fault:
+            raise SpecretError(
+                f"data set {name!r} cannot be opened: {fault}",
+                "check the name, the configuration (hf:NAME:CONFIG) and the network",
+            ) from fault
+        self.split = "train" if "train" in splits else next(iter(splits))
+        self._rows = splits[self.split]
+
+    @property
+    def identity(self) -> str:
+        """The revision as `datasets` sees it (of local files: their times of change)."""
+        return f"{self._builder.hash}:{self._builder.config.name}:{self.split}"
+
+    @property
+    def size(self) -> tuple[int | None, int | None]:
+        """Rows and bytes, where the data set's card tells them."""
+        split = (self._builder.info.splits or {}).get(self.split)
+        return (split.num_examples, split.num_bytes) if split is not None else (None, None)
+
+    def items(self, start: Place) -> Iterator[Text | Skip]:
+        """Every row from a place on.
+
+        Raises:
+            SpecretError: the rows have no column of text.
+        """
+        rows = self._rows.skip(start[1]) if start[1] else self._rows
+        name = f"{self.name}/{self.split}"
+        for number, row in enumerate(rows, start[1]):
+            yield _row_text(row, f"{name}:{number}", (0, number + 1))
+
+
+def _read_file(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
+    number, row = start
+    if path.suffix == ".jsonl":
+        yield from _json_rows(name, path, start)
+    elif path.suffix == ".parquet":
+        yield from _parquet_rows(name, path, start)
+    elif row == 0:
+        yield _whole_file(name, path, (number, 1))
+
+
+def _whole_file(name: str, path: Path, after: Place) -> Text | Skip:
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        folder = stat.S_ISDIR(mode)
+        reason = "a folder that is a link or cannot be listed" if folder else "not a regular file"
+        return Skip(name, reason, after)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        return Skip(name, f"not UTF-8 (byte {fault.start})", after)
+    return Text(text, name, after)
+
+
+def _json_rows(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
+    number, first = start
+    with path.open("rb") as file:
+        for row, line in enumerate(islice(file, first, None), first):
+            where, after = f"{name}:{row + 1}", (number, row + 1)
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except ValueError:
+                yield Skip(where, "not JSON", after)
+                continue
+            if isinstance(value, dict):
+                yield _row_text(value, where, after)
+            else:
+                yield Skip(where, "not a JSON object", after)
+
+
+def _parquet_rows(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
+    import pyarrow
+    import pyarrow.parquet
+
+    number, first = start
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as fault:
+        yield Skip(name, f"not Parquet: {fault}", (number + 1, 0))
+        return
+    with file:
+        row = 0
+        for batch in file.iter_batches(batch_size=256):
+            for value in batch.to_pylist():
+                if row >= first:
+                    yield _row_text(value, f"{name}:{row + 1}", (number, row + 1))
+                row += 1
+
+
+def _row_text(row: Mapping[str, Any], name: str, after: Place) -> Text | Skip:
+    """The text of one row.
+
+    Raises:
+        SpecretError: no column can be told to be the text.
+    """
+    known = [column for column in TEXT_COLUMNS if column in row]
+    strings = [column for column, value in row.items() if isinstance(value, str)]
+    if not known and len(strings) != 1:
+        raise SpecretError(
+            f"{name}: no column of text among {', '.join(row) or 'none'}, "
+            f"expected one of {', '.join(TEXT_COLUMNS)}",
+            "rename the column that holds the text to 'text'",
+        )
+    text = row[known[0] if known else strings[0]]
+    if not isinstance(text, str):
+        return Skip(name, "its text is not a string", after)
+    licences = [row[column] for column in LICENCE_COLUMNS if isinstance(row.get(column), str)]
+    return Text(text, name, after, licences[0] if licences else "")
