@@ -140,6 +140,36 @@ class LiveIndex:
             SpecretError: an option outside its range.
         """
 
+Rows = list[list[int]]
+
+class LegacyIndex:
+    """An index file of REST's `draftretriever`, memory-mapped. Threads may share it."""
+
+    @staticmethod
+    def open(path: str | PathLike[str]) -> LegacyIndex:
+        """Map a file of either variant; which one its chunks tell.
+
+        Raises:
+            OSError: the file cannot be read.
+            SpecretError: chunks do not tile it, or their parts do not fit together.
+        """
+    def __len__(self) -> int:
+        """Number of tokens."""
+    @property
+    def token_width(self) -> int:
+        """2 (REST's branch `main`) or 4 (`llama3`)."""
+    def search(
+        self, query: Ids, *, matches: int | None, choices: int | None, long: int
+    ) -> tuple[Rows, Rows, list[int], list[int], Rows]:
+        """REST's five buffers for the continuations of `query`; None is without limit."""
+
+def legacy_chunk(ids: NDArray[np.uint32], token_width: int) -> bytes:
+    """One chunk of such a file.
+
+    Raises:
+        SpecretError: an id that does not fit the width, or too many of them.
+    """
+
 def build_suffix(
     tokens_path: str | PathLike[str],
     token_width: int,

@@ -1,18 +1,21 @@
 //! Suffix index over token ids: what text like this was followed by.
 //!
 //! Read in this order:
-//! - [`index`]: a corpus on disk: its suffixes sorted once, so that every occurrence of the last
-//!   tokens of a text is one range, found by bisection;
+//! - [`index`]: a corpus on disk, its suffixes sorted, so that every occurrence of the last tokens
+//!   of a text is one range;
 //! - [`continuations`]: what follows those occurrences, counted and grown into a small tree;
 //! - [`live`]: the same for a text that grows while it is written;
-//! - [`format`]: every byte of the suffix file and how it is checked;
-//! - [`legacy`]: the index files of REST's `draftretriever`;
+//! - [`build`]: how the suffix file is made; [`format`]: its every byte and how it is checked;
+//! - [`legacy`]: the index files of REST's `draftretriever` and its answers;
 //! - `py`: the only file that knows Python (feature `python`).
 
+pub mod build;
 pub mod continuations;
 pub mod error;
 pub mod format;
 pub mod index;
+pub mod legacy;
 pub mod live;
 #[cfg(feature = "python")]
 mod py;
+pub mod tokens;

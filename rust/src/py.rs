@@ -11,11 +11,14 @@ use std::time::Duration;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
+use crate::build;
 use crate::continuations::Tree;
 use crate::error::Error;
 use crate::format::Width;
 use crate::index::{self, Index, Rule};
+use crate::legacy::{self, Buffers, Legacy};
 use crate::live;
 
 impl From<Error> for PyErr {
@@ -305,15 +308,66 @@ fn build_suffix(
     let width = Width::of(token_width)?;
     let bounds = offsets.as_array().to_vec();
     interruptible(py, move |cancel| {
-        let plan = index::Plan {
+        let plan = build::Plan {
             tokens_path: &tokens_path,
             width,
             bounds: &bounds,
             vocab_size,
             out_path: &out_path,
         };
-        index::build(&plan, cancel)
+        build::build(&plan, cancel)
     })
+}
+
+type Rows = Vec<Vec<i64>>;
+
+/// An index file of REST's `draftretriever`. Threads may share it.
+#[pyclass(frozen, module = "specret._suffix")]
+struct LegacyIndex(Legacy);
+
+#[pymethods]
+impl LegacyIndex {
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<LegacyIndex> {
+        Ok(LegacyIndex(py.detach(|| Legacy::open(&path))?))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    #[getter]
+    fn token_width(&self) -> usize {
+        self.0.width().bytes()
+    }
+
+    #[pyo3(signature = (query, *, matches, choices, long))]
+    fn search(
+        &self,
+        py: Python<'_>,
+        query: Ids<'_>,
+        matches: Option<usize>,
+        choices: Option<usize>,
+        long: u32,
+    ) -> PyResult<(Rows, Rows, Vec<i64>, Vec<i64>, Rows)> {
+        let query = query.all()?;
+        let search = legacy::Search { matches, choices, long };
+        let found = py.detach(|| Buffers::of(self.0.search(&query, &search)));
+        let Buffers { rows, mask, tree_indices, position_ids, retrieve_indices } = found;
+        Ok((rows, mask, tree_indices, position_ids, retrieve_indices))
+    }
+}
+
+/// The bytes of one chunk of an index file of REST's `draftretriever`.
+#[pyfunction]
+fn legacy_chunk<'py>(
+    py: Python<'py>,
+    ids: PyReadonlyArray1<'py, u32>,
+    token_width: u64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (ids, width) = (ids.as_array().to_vec(), Width::of(token_width)?);
+    let bytes = interruptible(py, move |_| legacy::chunk_bytes(&ids, width))?;
+    Ok(PyBytes::new(py, &bytes))
 }
 
 /// Run `job` in a thread of its own and watch for signals meanwhile.
@@ -352,5 +406,7 @@ fn _suffix(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<SuffixIndex>()?;
     module.add_class::<LiveIndex>()?;
     module.add_class::<TreeArrays>()?;
+    module.add_class::<LegacyIndex>()?;
+    module.add_function(wrap_pyfunction!(legacy_chunk, module)?)?;
     module.add_function(wrap_pyfunction!(build_suffix, module)?)
 }

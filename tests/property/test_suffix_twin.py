@@ -28,7 +28,9 @@ lengths = st.tuples(st.integers(1, 5), st.integers(0, 5)).map(
 )
 
 
-def open_index(folder: Path, docs: list[list[int]], width: int = 4, vocab: int = VOCAB) -> SuffixIndex:
+def open_index(
+    folder: Path, docs: list[list[int]], width: int = 4, vocab: int = VOCAB
+) -> SuffixIndex:
     tokens, path = folder / "tokens.bin", folder / "suffix.bin"
     np.array([t for doc in docs for t in doc], f"<u{width}").tofile(tokens)
     bounds = np.cumsum([0] + [len(doc) for doc in docs]).astype(np.uint64)
@@ -48,7 +50,10 @@ def as_context(tokens: list[int]) -> np.ndarray:
 @EXAMPLES
 @given(docs=documents, context=context, budget=budget, lengths=lengths, data=st.data())
 def test_blend_equals_twin(tmp_path, docs, context, budget, lengths, data):
-    options = lengths | {"levels": data.draw(st.integers(1, 5)), "samples": data.draw(st.integers(1, 9))}
+    options = lengths | {
+        "levels": data.draw(st.integers(1, 5)),
+        "samples": data.draw(st.integers(1, 9)),
+    }
     seen = open_index(tmp_path, docs).draft(as_context(context), **budget, **options)
     expected = reference.draft_blend(reference.Corpus(docs), context, **budget, **options)
     assert as_lists(seen) == astuple(expected)
@@ -83,7 +88,10 @@ def test_tree_of_positions_equals_twin(tmp_path, docs, budget, skip, data):
 @given(docs=documents, context=context, budget=budget, lengths=lengths, data=st.data())
 def test_growing_text_equals_twin(docs, context, budget, lengths, data):
     assume(docs)
-    options = lengths | {"levels": data.draw(st.integers(1, 5)), "latest": data.draw(st.integers(1, 4))}
+    options = lengths | {
+        "levels": data.draw(st.integers(1, 5)),
+        "latest": data.draw(st.integers(1, 4)),
+    }
     if data.draw(st.booleans()):
         context = docs[-1]
     live = LiveIndex(VOCAB)
@@ -117,7 +125,9 @@ def test_budget_is_exact_while_there_is_enough_to_say(tmp_path, rule):
     tokens = np.random.default_rng(0).integers(0, 5, 4000).tolist()
     index = open_index(tmp_path, [tokens], width=2, vocab=5)
     for nodes in (0, 1, 2, 63, 64, 65, 300):
-        assert len(index.draft(as_context([1, 2]), rule=rule, max_nodes=nodes, max_depth=8)) == nodes
+        assert (
+            len(index.draft(as_context([1, 2]), rule=rule, max_nodes=nodes, max_depth=8)) == nodes
+        )
 
 
 @pytest.mark.parametrize("docs", [[], [[]], [[], []], [[7]], [[7], [7]]])
