@@ -96,7 +96,8 @@ class Projection:
         largest = np.abs(chosen).argmax(axis=1)
         chosen *= np.where(chosen[np.arange(d), largest] < 0, -1.0, 1.0)[:, None]
         explained = np.maximum(values[::-1][:d], 0.0)
-        return cls(*(a.astype(np.float32) for a in (moments.mean, std, chosen, explained)))
+        arrays = (moments.mean, std, chosen, explained)
+        return cls(*(np.ascontiguousarray(array, np.float32) for array in arrays))
 
     def apply(self, states: Floats) -> Floats:
         """Keys (n, d) of unit length of states (n, H); a state at the mean gives zeros."""
@@ -109,6 +110,8 @@ class Projection:
 
     def save(self, path: Path) -> None:
         """Write the four arrays as fp32 safetensors."""
+        # safetensors writes memory as it lies and would scramble an array in another order
+        assert self.components.flags.c_contiguous
         write_whole(path, save({name: getattr(self, name) for name in self.__slots__}))
 
     @classmethod
