@@ -54,7 +54,9 @@ def as_text(result: Mapping[str, Any]) -> str:
 def _table(result: Mapping[str, Any]) -> Table:
     settings = result["settings"]
     how = "greedy" if settings["temperature"] == 0 else f"temperature {settings['temperature']}"
-    title = f"{settings['prompts']} prompts, {settings['max_new_tokens']} new tokens, {how}"
+    count = settings["prompts"]
+    prompts = "1 prompt" if count == 1 else f"{count} prompts"
+    title = f"{prompts}, {settings['max_new_tokens']} new tokens, {how}"
     table = Table(title=title, box=box.SIMPLE, pad_edge=False)
     for column in COLUMNS:
         table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
