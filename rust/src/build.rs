@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libsais::SuffixArrayConstruction;
 
 use crate::error::{Error, Result};
-use crate::format::{self, Header, Width};
+use crate::format::{self, Width};
 use crate::tokens::{Ends, Tokens};
 
 /// libsais counts in 31 bits.
@@ -45,21 +45,19 @@ pub fn build(plan: &Plan, cancel: &AtomicBool) -> Result<()> {
     go_on()?;
     let positions = positions_in_file(&array, &ends, tokens.len());
     go_on()?;
-    let header = Header {
+    let parts = format::Parts {
         width: plan.width,
         vocab_size: plan.vocab_size,
-        tokens: tokens.len() as u64,
-        documents: plan.bounds.len() as u64 - 1,
-        tokens_crc: crc32fast::hash(&tokens.bytes),
-        bounds_crc: 0,
-        positions_crc: 0,
+        tokens: &tokens.bytes,
+        bounds: plan.bounds,
+        positions: &positions,
     };
-    write_atomically(plan.out_path, |out| format::write(out, header, plan.bounds, &positions))
+    write_atomically(plan.out_path, |out| format::write(out, &parts))
 }
 
 fn check_input(plan: &Plan, tokens: &Tokens) -> Result<()> {
     let (n, path) = (tokens.len(), plan.tokens_path);
-    if tokens.bytes.len() % plan.width.bytes() != 0 {
+    if !tokens.bytes.len().is_multiple_of(plan.width.bytes()) {
         let (seen, width) = (tokens.bytes.len(), plan.width.bytes());
         return Err(Error::format(path, format!("{seen} bytes, not a multiple of {width}")));
     }

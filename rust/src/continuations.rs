@@ -41,7 +41,14 @@ impl Level {
     }
 
     /// The first index in `from..to` whose token at `depth` is not `token`, which `from` carries.
-    fn end_of_run(&self, text: &impl Text, from: usize, to: usize, depth: u32, token: u32) -> usize {
+    fn end_of_run(
+        &self,
+        text: &impl Text,
+        from: usize,
+        to: usize,
+        depth: u32,
+        token: u32,
+    ) -> usize {
         let differs = |i: usize| text.follow(self.starts[i], depth) != Some(token);
         let (mut inside, mut step) = (from, 1);
         let mut outside = to;
@@ -142,19 +149,25 @@ impl Ord for Candidate {
 
 /// The `max_nodes` nodes with the most votes, closed under parents (a child never has more votes
 /// than its parent). `total` is what the votes of all continuations are measured against.
-pub fn grow(text: &impl Text, levels: &[Level], total: u64, max_nodes: usize, max_depth: u32) -> Tree {
+pub fn grow(
+    text: &impl Text,
+    levels: &[Level],
+    total: u64,
+    max_nodes: usize,
+    max_depth: u32,
+) -> Tree {
     let mut tree = Tree::default();
     let mut votes_of: Vec<u64> = Vec::new();
     let mut waiting = BinaryHeap::new();
     let mut spans = Spans::default();
     for (span, level) in spans.iter_mut().zip(levels) {
-        *span = (0, level.starts.len() as u32);
+        *span = (0, narrow(level.starts.len()));
     }
     if max_nodes > 0 && max_depth > 0 {
         expand(text, levels, &spans, 0, -1, &mut waiting);
     }
     while let Some(node) = waiting.pop() {
-        let index = tree.tokens.len() as i32;
+        let index = i32::try_from(tree.tokens.len()).unwrap_or(i32::MAX);
         let above = usize::try_from(node.parent).map_or(total, |parent| votes_of[parent]);
         tree.push(levels, &node, above);
         votes_of.push(node.votes);
@@ -172,11 +185,11 @@ impl Tree {
     fn push(&mut self, levels: &[Level], node: &Candidate, above: u64) {
         self.tokens.push(i64::from(node.token));
         self.parents.push(node.parent);
-        self.prob.push((node.votes as f64 / above as f64) as f32);
+        self.prob.push(rounded(node.votes as f64 / above as f64));
         for (level, &(from, to)) in levels.iter().zip(&node.spans) {
             if from < to {
                 self.match_len.push(level.match_len as f32);
-                self.count.push((f64::from(to - from) * level.scale) as f32);
+                self.count.push(rounded(f64::from(to - from) * level.scale));
                 let start = level.starts[from as usize];
                 self.origin.push(i64::from(start) + i64::from(node.depth) - 1);
                 break;
@@ -209,14 +222,25 @@ fn expand(
             let (from, to) = rest[l];
             let end = level.end_of_run(text, from as usize, to as usize, depth, token);
             votes += level.votes[end] - level.votes[from as usize];
-            spans[l] = (from, end as u32);
-            rest[l].0 = end as u32;
+            spans[l] = (from, narrow(end));
+            rest[l].0 = narrow(end);
             heads[l] = head(text, level, &mut rest[l], depth);
         }
         if votes > 0 {
             waiting.push(Candidate { votes, depth: depth + 1, token, parent, spans });
         }
     }
+}
+
+/// A length or place that is known to fit: no level has 2^32 continuations.
+pub fn narrow(n: usize) -> u32 {
+    debug_assert!(u32::try_from(n).is_ok());
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+#[allow(clippy::cast_possible_truncation)] // rounding is meant
+fn rounded(x: f64) -> f32 {
+    x as f32
 }
 
 /// The first token of a range at `depth`, past the continuations that have ended (they sort first).

@@ -25,10 +25,7 @@ impl Error {
     }
 
     pub fn format(path: &Path, fault: impl Into<String>) -> Error {
-        Error::Format {
-            path: path.to_path_buf(),
-            fault: fault.into(),
-        }
+        Error::Format { path: path.to_path_buf(), fault: fault.into() }
     }
 }
 

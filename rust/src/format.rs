@@ -27,7 +27,8 @@ use crate::error::{Error, Result};
 pub const MAGIC: &[u8; 8] = b"SPECRSUF";
 pub const VERSION: u32 = 1;
 pub const HEADER_BYTES: usize = 64;
-pub const POSITION_BYTES: usize = 4;
+pub const POSITION_BYTES: usize = POSITION_WIDTH as usize;
+const POSITION_WIDTH: u32 = 4;
 const CHECKED_BYTES: usize = 60;
 
 /// Bytes per id in a token file.
@@ -42,17 +43,19 @@ impl Width {
         match bytes {
             2 => Ok(Width::Two),
             4 => Ok(Width::Four),
-            _ => Err(Error::Argument(format!(
-                "token width {bytes}, expected 2 or 4 bytes"
-            ))),
+            _ => Err(Error::Argument(format!("token width {bytes}, expected 2 or 4 bytes"))),
         }
     }
 
-    pub fn bytes(self) -> usize {
+    fn number(self) -> u32 {
         match self {
             Width::Two => 2,
             Width::Four => 4,
         }
+    }
+
+    pub fn bytes(self) -> usize {
+        self.number() as usize
     }
 }
 
@@ -71,11 +74,10 @@ pub struct Header {
 impl Header {
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
-        let width = self.width.bytes() as u32; // 2 or 4
         out[..8].copy_from_slice(MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        out[12..16].copy_from_slice(&width.to_le_bytes());
-        out[16..20].copy_from_slice(&(POSITION_BYTES as u32).to_le_bytes());
+        out[12..16].copy_from_slice(&self.width.number().to_le_bytes());
+        out[16..20].copy_from_slice(&POSITION_WIDTH.to_le_bytes());
         out[24..32].copy_from_slice(&self.vocab_size.to_le_bytes());
         out[32..40].copy_from_slice(&self.tokens.to_le_bytes());
         out[40..48].copy_from_slice(&self.documents.to_le_bytes());
@@ -97,16 +99,14 @@ impl Header {
         }
         let (version, crc) = (u32_at(file, 8), u32_at(file, CHECKED_BYTES));
         if version != VERSION {
-            return Err(fault(format!(
-                "version {version}, this specret reads {VERSION}"
-            )));
+            return Err(fault(format!("version {version}, this specret reads {VERSION}")));
         }
         if crc != crc32fast::hash(&file[..CHECKED_BYTES]) {
             return Err(fault("the header's checksum is wrong".into()));
         }
-        if u32_at(file, 16) as usize != POSITION_BYTES {
+        if u32_at(file, 16) != POSITION_WIDTH {
             return Err(fault(format!(
-                "positions of {} bytes, expected {POSITION_BYTES}",
+                "positions of {} bytes, expected {POSITION_WIDTH}",
                 u32_at(file, 16)
             )));
         }
@@ -135,10 +135,7 @@ pub fn validate(path: &Path, file: &[u8], tokens_path: &Path, tokens: &[u8]) -> 
     let sizes = || {
         let n = usize::try_from(header.tokens).ok()?;
         let d = usize::try_from(header.documents).ok()?;
-        let positions_at = d
-            .checked_add(1)?
-            .checked_mul(8)?
-            .checked_add(HEADER_BYTES)?;
+        let positions_at = d.checked_add(1)?.checked_mul(8)?.checked_add(HEADER_BYTES)?;
         let total = n.checked_mul(POSITION_BYTES)?.checked_add(positions_at)?;
         Some((positions_at, total, n.checked_mul(header.width.bytes())?))
     };
@@ -146,10 +143,7 @@ pub fn validate(path: &Path, file: &[u8], tokens_path: &Path, tokens: &[u8]) -> 
         sizes().ok_or_else(|| Error::format(path, "sizes in the header overflow"))?;
     if file.len() != total {
         let seen = file.len();
-        return Err(Error::format(
-            path,
-            format!("{seen} bytes, expected {total}"),
-        ));
+        return Err(Error::format(path, format!("{seen} bytes, expected {total}")));
     }
     if tokens.len() != tokens_bytes {
         let seen = tokens.len();
@@ -161,17 +155,10 @@ pub fn validate(path: &Path, file: &[u8], tokens_path: &Path, tokens: &[u8]) -> 
     let bounds = &file[HEADER_BYTES..positions_at];
     for (name, crc, expected) in [
         ("bounds", crc32fast::hash(bounds), header.bounds_crc),
-        (
-            "positions",
-            crc32fast::hash(&file[positions_at..]),
-            header.positions_crc,
-        ),
+        ("positions", crc32fast::hash(&file[positions_at..]), header.positions_crc),
     ] {
         if crc != expected {
-            return Err(Error::format(
-                path,
-                format!("the checksum of its {name} is wrong"),
-            ));
+            return Err(Error::format(path, format!("the checksum of its {name} is wrong")));
         }
     }
     if crc32fast::hash(tokens) != header.tokens_crc {
@@ -182,11 +169,7 @@ pub fn validate(path: &Path, file: &[u8], tokens_path: &Path, tokens: &[u8]) -> 
     }
     let bounds = read_bounds(bounds);
     check_bounds(&bounds, header.tokens).map_err(|fault| Error::format(path, fault))?;
-    Ok(Sections {
-        header,
-        bounds,
-        positions_at,
-    })
+    Ok(Sections { header, bounds, positions_at })
 }
 
 /// Document bounds must start at 0, never fall, and end at the number of tokens.
@@ -205,20 +188,32 @@ pub fn check_bounds(bounds: &[u64], tokens: u64) -> std::result::Result<(), Stri
     }
 }
 
+/// What a suffix file is made of.
+pub struct Parts<'a> {
+    pub width: Width,
+    pub vocab_size: u64,
+    /// The token file's bytes.
+    pub tokens: &'a [u8],
+    pub bounds: &'a [u64],
+    pub positions: &'a [u8],
+}
+
 /// Write header, bounds and positions.
-pub fn write(out: &mut impl Write, header: Header, bounds: &[u64], positions: &[u8]) -> Result2 {
-    let bounds: Vec<u8> = bounds.iter().flat_map(|b| b.to_le_bytes()).collect();
+pub fn write(out: &mut impl Write, parts: &Parts) -> std::io::Result<()> {
+    let bounds: Vec<u8> = parts.bounds.iter().flat_map(|b| b.to_le_bytes()).collect();
     let header = Header {
+        width: parts.width,
+        vocab_size: parts.vocab_size,
+        tokens: (parts.tokens.len() / parts.width.bytes()) as u64,
+        documents: parts.bounds.len().saturating_sub(1) as u64,
+        tokens_crc: crc32fast::hash(parts.tokens),
         bounds_crc: crc32fast::hash(&bounds),
-        positions_crc: crc32fast::hash(positions),
-        ..header
+        positions_crc: crc32fast::hash(parts.positions),
     };
     out.write_all(&header.to_bytes())?;
     out.write_all(&bounds)?;
-    out.write_all(positions)
+    out.write_all(parts.positions)
 }
-
-type Result2 = std::io::Result<()>;
 
 fn read_bounds(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|b| u64_at(b, 0)).collect()

@@ -102,13 +102,22 @@ impl Index {
     /// A tree of the continuations that start at `positions`, each vote weighted.
     ///
     /// `skip` tokens are passed over first, within the document of the position.
-    pub fn tree(&self, positions: &[i64], weights: &[f32], skip: u32, nodes: usize, depth: u32) -> Tree {
+    pub fn tree(
+        &self,
+        positions: &[i64],
+        weights: &[f32],
+        skip: u32,
+        nodes: usize,
+        depth: u32,
+    ) -> Tree {
         let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
         let mut level = Level { scale: 1.0, votes: vec![0], ..Level::default() };
         let mut valid: Vec<(u32, u64)> = Vec::with_capacity(positions.len());
         for (&position, &weight) in positions.iter().zip(weights) {
-            let votes = (f64::from(weight) / sum * ONE as f64) as u64;
-            if let Some(start) = self.skipped(position, skip) && votes > 0 {
+            let votes = share(f64::from(weight) / sum);
+            if let Some(start) = self.skipped(position, skip)
+                && votes > 0
+            {
                 valid.push((start, votes));
             }
         }
@@ -172,7 +181,7 @@ impl Index {
     }
 
     fn level(&self, match_len: usize, positions: impl Iterator<Item = u32>) -> Level {
-        let ahead = match_len as u32;
+        let ahead = continuations::narrow(match_len);
         let starts = positions.map(|at| at.saturating_add(ahead)).collect();
         Level { match_len: ahead, starts, ..Level::default() }
     }
@@ -229,7 +238,7 @@ impl Index {
                 Some(_) => {}
             }
         }
-        match self.follow(at, pattern.len() as u32) {
+        match self.follow(at, continuations::narrow(pattern.len())) {
             None => std::cmp::Ordering::Less,
             Some(_) => std::cmp::Ordering::Equal,
         }
@@ -242,6 +251,12 @@ impl Index {
         let four = self.file.get(at..).and_then(|tail| tail.first_chunk::<4>());
         four.map_or(u32::MAX, |four| u32::from_le_bytes(*four))
     }
+}
+
+/// Votes of a share from 0 to 1 (of no number: none).
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates
+fn share(part: f64) -> u64 {
+    (part * ONE as f64) as u64
 }
 
 impl Text for Index {

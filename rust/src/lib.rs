@@ -6,9 +6,11 @@
 //! - [`continuations`]: what follows those occurrences, counted and grown into a small tree;
 //! - [`live`]: the same for a text that grows while it is written;
 //! - [`build`]: how the suffix file is made; [`format`]: its every byte and how it is checked;
-//! - [`legacy`]: the index files of REST's `draftretriever` and its answers;
-//! - `py`: the only file that knows Python (feature `python`).
+//! - [`legacy`]: the index files of REST's `draftretriever` and its rule; [`buffers`]: the form of
+//!   its answers;
+//! - `py`: the only part that knows Python (feature `python`).
 
+pub mod buffers;
 pub mod build;
 pub mod continuations;
 pub mod error;

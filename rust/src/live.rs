@@ -91,7 +91,7 @@ impl LiveIndex {
     fn push(&mut self, token: u32) {
         self.tokens.push(token);
         self.ends.resize(self.tokens.len().div_ceil(64), 0);
-        let place = self.tokens.len() as u32;
+        let place = continuations::narrow(self.tokens.len());
         let document = &self.tokens[self.document_start..];
         for chain in &mut self.chains {
             chain.before.push(NOWHERE);
@@ -114,7 +114,12 @@ impl LiveIndex {
                 continue;
             }
             continuations::sort_by_text(self, &mut starts, search.max_depth);
-            levels.push(Level { match_len: len as u32, scale: 1.0, starts, votes: Vec::new() });
+            levels.push(Level {
+                match_len: continuations::narrow(len),
+                scale: 1.0,
+                starts,
+                votes: Vec::new(),
+            });
             if levels.len() == search.levels.min(MAX_LEVELS) {
                 break;
             }
