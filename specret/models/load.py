@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from specret.models.fingerprint import fingerprint_of
 from specret.models.quiet import quiet
 from specret.models.repack import has_onednn, repack_linears
 from specret.models.source import Source, find_source
+from specret.models.tokenizer import load_tokenizer
 from specret.types import Fingerprint, SpecretError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -66,12 +67,13 @@ def load_model(
     if threads is not None and threads < 1:
         raise SpecretError(f"threads is {threads}, expected 1 or more")
     place = _device(device)
-    kind = _dtype(dtype, place)
+    kind = choose_dtype(dtype, place)
     source = find_source(model)
     if threads is not None:
         torch.set_num_threads(threads)
+    tokenizer = load_tokenizer(source)
     with quiet():
-        network, tokenizer = _read(source, kind)
+        network = _read(source, kind)
     network = network.to(place).eval().requires_grad_(False)
     fingerprint = fingerprint_of(source, network, tokenizer, str(kind).removeprefix("torch."))
     context_len = _context_len(network.config)
@@ -82,7 +84,7 @@ def load_model(
     )
 
 
-def _read(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
+def _read(source: Source, dtype: torch.dtype) -> Any:
     try:
         config = AutoConfig.from_pretrained(source.folder)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -92,12 +94,11 @@ def _read(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
             attn_implementation=_attention(config),
             output_loading_info=True,
         )
-        tokenizer = AutoTokenizer.from_pretrained(source.folder)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise SpecretError(
             f"{source.model_id} does not load as a causal language model: {first_line}",
-            "give a folder or hub id with config.json, tokenizer and safetensors weights",
+            "give a folder or hub id with config.json and safetensors weights",
         ) from error
     network, report = loaded
     absent = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
@@ -106,7 +107,7 @@ def _read(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
             f"{source.model_id}: its files hold no weights for {absent[0]} "
             f"({len(absent)} missing in all), expected a complete causal language model"
         )
-    return network, tokenizer
+    return network
 
 
 def _attention(config: Any) -> str:
@@ -130,7 +131,7 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda" if gpu and name != "cpu" else "cpu")
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     """The dtype asked for, or for `auto` the one that verifies drafts fastest.
 
     A CPU multiplies bfloat16 at twice the speed of float32 where it has the instructions

@@ -12,9 +12,9 @@ import transformers
 from tiny_folder import save_tiny
 from toys import byte_tokenizer
 
-from specret.models.fingerprint import tokenizer_digest
 from specret.models.load import load_model
 from specret.models.repack import PackedLinear
+from specret.models.tokenizer import tokenizer_digest
 from specret.types import SpecretError
 
 
@@ -167,7 +167,7 @@ def damaged_gguf(folder: Path) -> Path:
 REFUSED = {
     no_config: "has no config.json, expected one model",
     no_weights: "has no weights, expected *.safetensors",
-    no_tokenizer: "copy does not load as a causal language model",
+    no_tokenizer: "copy has no tokenizer that loads",
     cut_weights: "copy does not load as a causal language model",
     weights_of_another_depth: "its files hold no weights for model.layers.2",
     tokenizer_too_large: "its tokenizer has id 277, but its LM head has only 277 rows",
