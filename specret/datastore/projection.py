@@ -105,7 +105,7 @@ class Projection:
         keys = (((states - self.mean) / self.std) @ self.components.T).astype(np.float32)
         length = np.linalg.norm(keys, axis=1, keepdims=True)
         unit = np.zeros_like(keys)
-        np.divide(keys, length, out=unit, where=length > 0)
+        np.divide(keys, length, out=unit, where=length != 0)
         return unit
 
     def save(self, path: Path) -> None:

@@ -71,7 +71,7 @@ class DenseDrafter:
         """Nothing is learnt from what became of a draft."""
 
     def lookup_seconds(self) -> float:
-        """Seconds of the last search and of counting its continuations."""
+        """Seconds of the last projection, search and counting of continuations."""
         return self._seconds
 
     def propose(self, context: Context, budget: Budget) -> Draft:
@@ -85,15 +85,16 @@ class DenseDrafter:
         state = context.features.last(FINAL_NORM) if context.features is not None else None
         if state is None:
             return Draft.empty(self._vocab_size)
-        key = self._projection.apply(_to_numpy(state)[None])[0]
+        row = _to_numpy(state)
+        if not np.isfinite(row).all():
+            return Draft.empty(self._vocab_size)
         started = perf_counter()
+        key = self._projection.apply(row[None])[0]
         draft = self._look_up(key, context.newest, budget)
         self._seconds = perf_counter() - started
         return draft
 
     def _look_up(self, key: Floats, newest: int, budget: Budget) -> Draft:
-        if not np.isfinite(key).all():
-            return Draft.empty(self._vocab_size)
         cosines, positions = self._index.search(key, newest, self._options.neighbours)
         if not len(positions):
             return Draft.empty(self._vocab_size)

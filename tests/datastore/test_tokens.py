@@ -1,6 +1,7 @@
 """Token files hold exactly the documents' ids, in as few bytes as the vocabulary allows."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ def read(folder: Path, marker: Marker) -> list[bytes]:
     offsets = np.fromfile(folder / marker.files["offsets"].path, "<u8").tolist()
     assert offsets[0] == 0
     assert offsets[-1] == len(tokens) == marker.facts["tokens"]
-    pairs = zip(offsets[:-1], offsets[1:], strict=True)
-    return [bytes(tokens[a:b].tolist()) for a, b in pairs]
+    return [bytes(tokens[a:b].tolist()) for a, b in pairwise(offsets)]
 
 
 @pytest.mark.parametrize(("vocab_size", "width"), [(256, 2), (1 << 16, 2), ((1 << 16) + 1, 4)])
