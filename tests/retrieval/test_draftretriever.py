@@ -6,6 +6,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -223,8 +224,6 @@ def test_other_threads_run_while_five_million_tokens_are_sorted(tmp_path):
     gaps, done = [0.0], threading.Event()
 
     def tick() -> None:
-        from time import perf_counter
-
         last = perf_counter()
         while not done.wait(0.01):
             gaps.append(perf_counter() - last)
