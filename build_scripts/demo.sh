@@ -9,7 +9,7 @@ store=$2
 say() { printf '\n== %s\n' "$*"; }
 
 say "1. A datastore: the code of this Python, and the model's states over a part of it"
-"$specret" build-index --corpus code --dense-tokens 150000 --out "$store"
+"$specret" build-index --corpus code --dense-tokens 100000 --out "$store"
 
 say "2. Decoding with it, and where each accepted guess came from"
 "$specret" decode --drafter hybrid --store "$store" --max-new-tokens 96 --show-sources \
@@ -17,5 +17,5 @@ say "2. Decoding with it, and where each accepted guess came from"
 
 # the confidences of hybrid were fitted on the first 60 problems
 say "3. Ten HumanEval problems: every method on each, held against plain decoding"
-"$specret" eval --drafter hybrid --compare hf-lookup,rest,suffix,dresd,prompt --store "$store" \
+"$specret" eval --drafter hybrid --compare rest,suffix,dresd,prompt --store "$store" \
   --prompts humaneval --skip 60 --limit 10 --max-new-tokens 96

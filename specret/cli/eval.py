@@ -34,10 +34,14 @@ def evaluate(
         typer.Option(
             parser=read_names,
             metavar="A,B,...",
-            help="Measured beside it: other drafters, hf-generate, hf-lookup.",
+            help="Other drafters, measured beside it.",
             show_default=False,
         ),
     ] = None,
+    baselines: Annotated[
+        bool,
+        typer.Option(help="Also transformers' own hf-generate and hf-lookup (3, 5, 10 tokens)."),
+    ] = True,
     prompts: Annotated[
         str, typer.Option(help="humaneval, spec-bench:FILE or FILE.jsonl")
     ] = "humaneval",
@@ -78,6 +82,7 @@ def evaluate(
     from specret.evaluation.report import as_text
 
     methods = [drafter, *(name.strip() for name in (compare or "").split(",") if name.strip())]
+    methods += ["hf-generate", "hf-lookup"] if baselines else []
     _check_names(methods)
     if sources is not None and "hybrid" not in methods:
         raise typer.BadParameter("--sources belongs to hybrid, which is not among the methods")
