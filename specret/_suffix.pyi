@@ -17,7 +17,7 @@ class TreeArrays:
     def parents(self) -> NDArray[np.int32]: ...
     @property
     def prob(self) -> NDArray[np.float32]:
-        """Share of the parent's votes, in [0, 1]."""
+        """Probability given the parent, in [0, 1]."""
     @property
     def match_len(self) -> NDArray[np.float32]:
         """Longest suffix of the context that some supporting occurrence follows (0 for `tree`)."""
@@ -62,6 +62,7 @@ class SuffixIndex:
         max_match: int = 16,
         levels: int = 4,
         samples: int = 500,
+        escape: float = 4.0,
     ) -> TreeArrays:
         """What followed the last tokens of `context` (T,) in the corpus.
 
@@ -73,11 +74,15 @@ class SuffixIndex:
             max_depth: and is at most so deep.
             rule: `blend` mixes up to `levels` suffix lengths by escape weights and reads up to
                 `samples` matches of each, evenly spaced; `rest` takes the longest suffix, its
-                first `samples` matches in suffix-array order, and plain counts.
+                first `samples` matches in suffix-array order, and plain counts (its `min_match`
+                is 2 and its `samples` 5000).
             min_match: shortest suffix that counts.
             max_match: longest suffix that is looked up.
             levels: suffix lengths that speak at most (blend).
             samples: matches of one suffix length that are read at most.
+            escape: at every node n matches with d different next tokens share n / (n + escape * d)
+                of what longer suffixes left (blend; 1 is method C of PPM). More of it trusts few
+                matches less and prefers breadth to depth.
 
         Raises:
             SpecretError: an option outside its range.
@@ -90,12 +95,14 @@ class SuffixIndex:
         max_nodes: int,
         max_depth: int,
         skip: int = 0,
+        escape: float = 0.0,
     ) -> TreeArrays:
         """The continuations that start at token `positions` (k,), each with its weight (k,).
 
         A continuation ends with its document; positions outside the corpus have none. `skip`
-        tokens are passed over first. Probabilities are shares of all weights, also of those of
-        positions without a continuation.
+        tokens are passed over first. A weight of 1 is that of one match (2^20 at most). Without
+        `escape` a node's probability is its share of its parent's weight, and the root's is that
+        of all positions; with it, as in `draft`.
 
         Raises:
             SpecretError: a negative or non-finite weight, or arrays of two lengths.
@@ -128,7 +135,8 @@ class LiveIndex:
         min_match: int = 1,
         max_match: int = 16,
         levels: int = 16,
-        latest: int = 3,
+        latest: int = 8,
+        escape: float = 1.0,
     ) -> TreeArrays:
         """What followed the last tokens of `context` (T,) earlier in this text.
 

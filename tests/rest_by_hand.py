@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from specret.retrieval.reference import Vote, grow
+from specret.retrieval.reference import MATCH, Match, by_count, grow
 
 Path = tuple[int, ...]
 Buffers = tuple[list[list[int]], list[list[int]], list[int], list[int], list[list[int]]]
@@ -29,7 +29,13 @@ def select(
 ) -> list[Path]:
     """The paths that are kept, best first."""
     read = [path for chunk in chunks for path in continuations(chunk, query, k, long)]
-    tree = grow([Vote(0, 1.0, 0, path, 1) for path in sorted(read)], len(read), choices, long)
+    tree = grow(
+        [Match(0, 1.0, 0, path) for path in sorted(read)],
+        by_count,
+        len(read) * MATCH,
+        choices,
+        long,
+    )
     paths: list[Path] = []
     for token, parent in zip(tree.tokens, tree.parents, strict=True):
         paths.append((*(paths[parent] if parent >= 0 else ()), token))

@@ -1,99 +1,25 @@
-//! From matches to a draft tree: votes, counting, best-first growth under an exact node budget.
+//! From matches to a draft tree: counting, escape weights, best-first growth under a node budget.
 //!
-//! A match votes for the tokens that follow it. Votes are integers out of `ONE`, so sums do not
-//! depend on their order and every tie is a real tie. Knows no file and no search.
+//! In: the levels of matches. Out: a tree. All weights are integers, so sums do not depend on their order and every tie is a real tie.
+//! Knows no file and no search.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// All votes together.
-pub const ONE: u64 = 1 << 52;
+use crate::levels::{Level, MAX_LEVELS, Text, head, narrow};
 
-/// At most this many suffix lengths speak in one draft.
-pub const MAX_LEVELS: usize = 16;
+/// The weight of the root when nodes are weighed by escape: probability 1.
+pub const ONE: u64 = 1 << 60;
 
-/// Reads what follows a match.
-pub trait Text {
-    /// The token at `depth` after `start`, or None where the document has ended.
-    ///
-    /// `depth` 0 is the token at `start` itself. Asked only where every shallower depth gave a
-    /// token, so looking at one boundary is enough.
-    fn follow(&self, start: u32, depth: u32) -> Option<u32>;
-}
-
-/// The matches of one suffix length, sorted by what follows them.
-#[derive(Debug, Default)]
-pub struct Level {
-    /// How many tokens of the context matched.
-    pub match_len: u32,
-    /// Occurrences that each of `starts` stands for (more than 1 where they were sampled).
-    pub scale: f64,
-    /// Where the continuations start; each has at least one token.
-    pub starts: Vec<u32>,
-    /// `votes[i]` = votes of the first `i` continuations together; one entry more than `starts`.
-    pub votes: Vec<u64>,
-}
-
-impl Level {
-    /// Give every continuation the same number of votes.
-    pub fn vote_evenly(&mut self, each: u64) {
-        self.votes = (0..=self.starts.len() as u64).map(|i| i * each).collect();
-    }
-
-    /// The first index in `from..to` whose token at `depth` is not `token`, which `from` carries.
-    fn end_of_run(
-        &self,
-        text: &impl Text,
-        from: usize,
-        to: usize,
-        depth: u32,
-        token: u32,
-    ) -> usize {
-        let differs = |i: usize| text.follow(self.starts[i], depth) != Some(token);
-        let (mut inside, mut step) = (from, 1);
-        let mut outside = to;
-        while inside + step < to {
-            if differs(inside + step) {
-                outside = inside + step;
-                break;
-            }
-            inside += step;
-            step *= 2;
-        }
-        while outside - inside > 1 {
-            let middle = inside + (outside - inside) / 2;
-            if differs(middle) {
-                outside = middle;
-            } else {
-                inside = middle;
-            }
-        }
-        outside
-    }
-
-    /// How many different tokens start the continuations.
-    pub fn distinct(&self, text: &impl Text) -> u64 {
-        let (mut at, mut distinct) = (0, 0);
-        while at < self.starts.len() {
-            let Some(token) = text.follow(self.starts[at], 0) else { break };
-            at = self.end_of_run(text, at, self.starts.len(), 0, token);
-            distinct += 1;
-        }
-        distinct
-    }
-}
-
-/// Share `ONE` among levels, longest first, by prediction with partial matching (method C):
-/// a level of n matches with d different next tokens gives each match 1/(n + d) of what is left
-/// and leaves the rest, its chance of being wrong altogether, to shorter suffixes.
-pub fn vote_by_escape(levels: &mut [Level], text: &impl Text) {
-    let mut left = ONE;
-    for level in levels {
-        let n = level.starts.len() as u64;
-        let each = left / (n + level.distinct(text)).max(1);
-        level.vote_evenly(each);
-        left -= each * n;
-    }
+/// How the children of a node share its weight.
+#[derive(Clone, Copy, Debug)]
+pub enum Sharing {
+    /// A node weighs what the continuations through it weigh; the root weighs this much.
+    Counts(u64),
+    /// Prediction by partial matching (method C where the factor is `MATCH`), at every node anew:
+    /// the longest suffix first, matches of weight n with d different next tokens share
+    /// n / (n + factor · d) of what is left, and shorter suffixes get the rest.
+    Escape(u64),
 }
 
 /// A draft tree as parallel arrays; `parents[i] < i`, -1 is the root.
@@ -101,7 +27,7 @@ pub fn vote_by_escape(levels: &mut [Level], text: &impl Text) {
 pub struct Tree {
     pub tokens: Vec<i64>,
     pub parents: Vec<i32>,
-    /// Share of the parent's votes.
+    /// Probability given the parent.
     pub prob: Vec<f32>,
     /// The longest suffix of the context that some supporting occurrence follows.
     pub match_len: Vec<f32>,
@@ -114,10 +40,11 @@ pub struct Tree {
 /// For each level the range of continuations that pass through a node.
 type Spans = [(u32, u32); MAX_LEVELS];
 
-/// A node that may join the tree. The order is the order of joining: most votes, then the
+/// A node that may join the tree. The order is the order of joining: most weight, then the
 /// shallower, then the smaller token, then the earlier parent.
 struct Candidate {
-    votes: u64,
+    weight: u64,
+    prob: f32,
     depth: u32,
     token: u32,
     parent: i32,
@@ -126,7 +53,7 @@ struct Candidate {
 
 impl Candidate {
     fn key(&self) -> (u64, Reverse<u32>, Reverse<u32>, Reverse<i32>) {
-        (self.votes, Reverse(self.depth), Reverse(self.token), Reverse(self.parent))
+        (self.weight, Reverse(self.depth), Reverse(self.token), Reverse(self.parent))
     }
 }
 
@@ -137,58 +64,48 @@ impl PartialEq for Candidate {
 }
 impl Eq for Candidate {}
 impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 impl Ord for Candidate {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-/// The `max_nodes` nodes with the most votes, closed under parents (a child never has more votes
-/// than its parent). `total` is what the votes of all continuations are measured against.
+/// The `max_nodes` heaviest nodes, closed under parents: a child never outweighs its parent.
 pub fn grow(
     text: &impl Text,
     levels: &[Level],
-    total: u64,
+    sharing: Sharing,
     max_nodes: usize,
     max_depth: u32,
 ) -> Tree {
+    let mut growth = Growth { text, levels, sharing, waiting: BinaryHeap::new() };
     let mut tree = Tree::default();
-    let mut votes_of: Vec<u64> = Vec::new();
-    let mut waiting = BinaryHeap::new();
-    let mut spans = Spans::default();
-    for (span, level) in spans.iter_mut().zip(levels) {
-        *span = (0, narrow(level.starts.len()));
-    }
     if max_nodes > 0 && max_depth > 0 {
-        expand(text, levels, &spans, 0, -1, &mut waiting);
+        growth.plant();
     }
-    while let Some(node) = waiting.pop() {
+    while tree.tokens.len() < max_nodes {
+        let Some(node) = growth.waiting.pop() else { break };
         let index = i32::try_from(tree.tokens.len()).unwrap_or(i32::MAX);
-        let above = usize::try_from(node.parent).map_or(total, |parent| votes_of[parent]);
-        tree.push(levels, &node, above);
-        votes_of.push(node.votes);
-        if tree.tokens.len() == max_nodes {
-            break;
-        }
+        tree.push(levels, &node);
         if node.depth < max_depth {
-            expand(text, levels, &node.spans, node.depth, index, &mut waiting);
+            growth.expand(&node.spans, node.weight, node.depth, index);
         }
     }
     tree
 }
 
 impl Tree {
-    fn push(&mut self, levels: &[Level], node: &Candidate, above: u64) {
+    fn push(&mut self, levels: &[Level], node: &Candidate) {
         self.tokens.push(i64::from(node.token));
         self.parents.push(node.parent);
-        self.prob.push(rounded(node.votes as f64 / above as f64));
+        self.prob.push(node.prob);
         for (level, &(from, to)) in levels.iter().zip(&node.spans) {
             if from < to {
-                self.match_len.push(level.match_len as f32);
+                self.match_len.push(rounded(f64::from(level.match_len)));
                 self.count.push(rounded(f64::from(to - from) * level.scale));
                 let start = level.starts[from as usize];
                 self.origin.push(i64::from(start) + i64::from(node.depth) - 1);
@@ -198,73 +115,115 @@ impl Tree {
     }
 }
 
-/// Add the children of a node: one merge over the levels' sorted ranges.
-fn expand(
-    text: &impl Text,
-    levels: &[Level],
-    spans: &Spans,
-    depth: u32,
-    parent: i32,
-    waiting: &mut BinaryHeap<Candidate>,
-) {
-    let mut rest = *spans;
-    let mut heads = [None; MAX_LEVELS];
-    for (l, level) in levels.iter().enumerate() {
-        heads[l] = head(text, level, &mut rest[l], depth);
-    }
-    while let Some(token) = heads.iter().flatten().min().copied() {
-        let mut votes = 0;
+/// A tree in the making: what is read, and the nodes that may join next.
+struct Growth<'a, T> {
+    text: &'a T,
+    levels: &'a [Level],
+    sharing: Sharing,
+    waiting: BinaryHeap<Candidate>,
+}
+
+impl<T: Text> Growth<'_, T> {
+    /// Add the children of the root.
+    fn plant(&mut self) {
         let mut spans = Spans::default();
-        for (l, level) in levels.iter().enumerate() {
-            if heads[l] != Some(token) {
-                continue;
+        for (span, level) in spans.iter_mut().zip(self.levels) {
+            *span = (0, narrow(level.starts.len()));
+        }
+        let root = match self.sharing {
+            Sharing::Counts(total) => total,
+            Sharing::Escape(_) => ONE,
+        };
+        self.expand(&spans, root, 0, -1);
+    }
+
+    /// Add the children of a node that weighs `above`.
+    fn expand(&mut self, spans: &Spans, above: u64, depth: u32, parent: i32) {
+        let (children, totals) = self.children(spans, depth);
+        let shares = match self.sharing {
+            Sharing::Counts(_) => [0; MAX_LEVELS],
+            Sharing::Escape(factor) => shares(&totals, factor),
+        };
+        for (token, spans) in children {
+            let own = self.levels.iter().zip(&spans).map(|(level, &span)| level.weight(span));
+            let (weight, prob) = match self.sharing {
+                Sharing::Counts(_) => {
+                    let weight = own.sum();
+                    (weight, weight as f64 / above as f64)
+                }
+                Sharing::Escape(factor) => {
+                    let parts = own.zip(&shares).zip(&totals).map(|((own, &share), total)| {
+                        scaled(share, own, total.weight + factor * total.distinct)
+                    });
+                    let prob = parts.sum();
+                    (scaled(above, prob, ONE), prob as f64 / ONE as f64)
+                }
+            };
+            if weight > 0 {
+                let (prob, depth) = (rounded(prob), depth + 1);
+                self.waiting.push(Candidate { weight, prob, depth, token, parent, spans });
             }
-            let (from, to) = rest[l];
-            let end = level.end_of_run(text, from as usize, to as usize, depth, token);
-            votes += level.votes[end] - level.votes[from as usize];
-            spans[l] = (from, narrow(end));
-            rest[l].0 = narrow(end);
+        }
+    }
+
+    /// The children of a node, by one merge over the levels' sorted spans, and what each level
+    /// holds in all of them.
+    fn children(&self, spans: &Spans, depth: u32) -> (Vec<(u32, Spans)>, [Total; MAX_LEVELS]) {
+        let (text, levels) = (self.text, self.levels);
+        let mut rest = *spans;
+        let mut heads = [None; MAX_LEVELS];
+        let mut totals = [Total::default(); MAX_LEVELS];
+        for (l, level) in levels.iter().enumerate() {
             heads[l] = head(text, level, &mut rest[l], depth);
+            totals[l].weight = level.weight(rest[l]);
         }
-        if votes > 0 {
-            waiting.push(Candidate { votes, depth: depth + 1, token, parent, spans });
+        let mut children = Vec::new();
+        while let Some(token) = heads.iter().flatten().min().copied() {
+            let mut spans = Spans::default();
+            for (l, level) in levels.iter().enumerate() {
+                if heads[l] != Some(token) {
+                    continue;
+                }
+                let (from, to) = rest[l];
+                let end = level.end_of_run(text, from as usize, to as usize, depth, token);
+                spans[l] = (from, narrow(end));
+                totals[l].distinct += 1;
+                rest[l].0 = narrow(end);
+                heads[l] = head(text, level, &mut rest[l], depth);
+            }
+            children.push((token, spans));
         }
+        (children, totals)
     }
 }
 
-/// A length or place that is known to fit: no level has 2^32 continuations.
-pub fn narrow(n: usize) -> u32 {
-    debug_assert!(u32::try_from(n).is_ok());
-    u32::try_from(n).unwrap_or(u32::MAX)
+/// What a level holds below one node: weight of the continuations that go on, different tokens.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    weight: u64,
+    distinct: u64,
+}
+
+/// What is left for each level when the longer ones have had their part, out of `ONE`.
+fn shares(totals: &[Total; MAX_LEVELS], factor: u64) -> [u64; MAX_LEVELS] {
+    let mut left = ONE;
+    totals.map(|total| {
+        let share = left;
+        if total.weight > 0 {
+            let escape = factor * total.distinct;
+            left = scaled(left, escape, total.weight + escape);
+        }
+        share
+    })
+}
+
+/// `a · b / c`, rounded down; 0 where `c` is 0. At most `a` where `b` is at most `c`.
+fn scaled(a: u64, b: u64, c: u64) -> u64 {
+    let wide = (u128::from(a) * u128::from(b)).checked_div(u128::from(c)).unwrap_or(0);
+    u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 #[allow(clippy::cast_possible_truncation)] // rounding is meant
 fn rounded(x: f64) -> f32 {
     x as f32
-}
-
-/// The first token of a range at `depth`, past the continuations that have ended (they sort first).
-fn head(text: &impl Text, level: &Level, range: &mut (u32, u32), depth: u32) -> Option<u32> {
-    while range.0 < range.1 {
-        if let Some(token) = text.follow(level.starts[range.0 as usize], depth) {
-            return Some(token);
-        }
-        range.0 += 1;
-    }
-    None
-}
-
-/// Sort continuations by their first `depth` tokens, ended ones first, equal ones by position.
-pub fn sort_by_text(text: &impl Text, starts: &mut [u32], depth: u32) {
-    starts.sort_by(|&a, &b| compare(text, a, b, depth).then(a.cmp(&b)));
-}
-
-pub fn compare(text: &impl Text, a: u32, b: u32, depth: u32) -> std::cmp::Ordering {
-    for d in 0..depth {
-        match (text.follow(a, d), text.follow(b, d)) {
-            (Some(x), Some(y)) if x == y => {}
-            (x, y) => return x.cmp(&y),
-        }
-    }
-    std::cmp::Ordering::Equal
 }

@@ -8,9 +8,10 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use crate::continuations::{self, Level, MAX_LEVELS, ONE, Text, Tree};
+use crate::continuations::{self, Sharing, Tree};
 use crate::error::{Error, Result};
 use crate::format::{self, Width};
+use crate::levels::{self, Level, MATCH, MAX_LEVELS, Text};
 use crate::tokens::{Ends, Tokens, map};
 
 /// How to draft from matches.
@@ -23,6 +24,18 @@ pub struct Search {
     pub levels: usize,
     /// How many matches of one suffix length are read at most.
     pub samples: usize,
+    /// Weight of the escape in units of `MATCH` (blend).
+    pub escape: u64,
+    pub max_nodes: usize,
+    pub max_depth: u32,
+}
+
+/// How to draft from given positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    pub skip: u32,
+    /// Weight of the escape in units of `MATCH`; 0: plain shares.
+    pub escape: u64,
     pub max_nodes: usize,
     pub max_depth: u32,
 }
@@ -92,43 +105,45 @@ impl Index {
     pub fn draft(&self, context: &[u32], search: &Search) -> Tree {
         let keep = context.len().min(search.max_match);
         let context = &context[context.len() - keep..];
-        let (levels, total) = match search.rule {
-            Rule::Rest => self.first_matches(context, search),
-            Rule::Blend => self.blended(context, search),
+        let (levels, sharing) = match search.rule {
+            Rule::Rest => {
+                let level = self.first_matches(context, search);
+                let total = level.weights.last().copied().unwrap_or(0);
+                (vec![level], Sharing::Counts(total))
+            }
+            Rule::Blend => (self.several_lengths(context, search), Sharing::Escape(search.escape)),
         };
-        continuations::grow(self, &levels, total, search.max_nodes, search.max_depth)
+        continuations::grow(self, &levels, sharing, search.max_nodes, search.max_depth)
     }
 
-    /// A tree of the continuations that start at `positions`, each vote weighted.
+    /// A tree of the continuations that start at `positions`, each with its weight (1 = a match).
     ///
-    /// `skip` tokens are passed over first, within the document of the position.
-    pub fn tree(
-        &self,
-        positions: &[i64],
-        weights: &[f32],
-        skip: u32,
-        nodes: usize,
-        depth: u32,
-    ) -> Tree {
-        let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
-        let mut level = Level { scale: 1.0, votes: vec![0], ..Level::default() };
-        let mut valid: Vec<(u32, u64)> = Vec::with_capacity(positions.len());
+    /// `skip` tokens are passed over first, within the document of the position. Without escape a
+    /// node's probability is its share of its parent's weight.
+    pub fn tree(&self, positions: &[i64], weights: &[f32], reading: &Reading) -> Tree {
+        let mut valid = Vec::with_capacity(positions.len());
+        let mut total = 0;
         for (&position, &weight) in positions.iter().zip(weights) {
-            let votes = share(f64::from(weight) / sum);
-            if let Some(start) = self.skipped(position, skip)
-                && votes > 0
-            {
-                valid.push((start, votes));
+            let weight = in_matches(f64::from(weight));
+            total += weight;
+            if let Some(start) = self.skipped(position, reading.skip) {
+                valid.push((start, weight));
             }
         }
-        valid.sort_by(|a, b| continuations::compare(self, a.0, b.0, depth).then(a.cmp(b)));
-        let mut sum = 0;
-        for (start, votes) in valid {
-            sum += votes;
-            level.starts.push(start);
-            level.votes.push(sum);
-        }
-        continuations::grow(self, &[level], ONE, nodes, depth)
+        let depth = reading.max_depth;
+        valid.sort_by(|a, b| levels::compare(self, a.0, b.0, depth).then(a.cmp(b)));
+        let mut level = Level::even(0, 1.0, valid.iter().map(|pair| pair.0).collect());
+        level.weights = std::iter::once(0)
+            .chain(valid.iter().scan(0, |sum, pair| {
+                *sum += pair.1;
+                Some(*sum)
+            }))
+            .collect();
+        let sharing = match reading.escape {
+            0 => Sharing::Counts(total),
+            factor => Sharing::Escape(factor),
+        };
+        continuations::grow(self, &[level], sharing, reading.max_nodes, depth)
     }
 
     fn skipped(&self, position: i64, skip: u32) -> Option<u32> {
@@ -138,25 +153,21 @@ impl Index {
         (inside && (start as usize) < self.n).then_some(start)
     }
 
-    /// REST's selection: one level, the first matches.
-    fn first_matches(&self, context: &[u32], search: &Search) -> (Vec<Level>, u64) {
+    /// REST's selection: the longest suffix, its first matches.
+    fn first_matches(&self, context: &[u32], search: &Search) -> Level {
         let Some((len, from)) = self.longest(context, search.min_match) else {
-            return (Vec::new(), 0);
+            return Level::even(0, 1.0, Vec::new());
         };
         let to = self.end_of_range(&context[context.len() - len..], from);
         let take = (to - from).min(search.samples);
-        let mut level = self.level(len, (from..from + take).map(|i| self.position(i)));
-        level.scale = 1.0;
-        level.vote_evenly(1);
-        let total = level.starts.len() as u64;
-        (vec![level], total)
+        self.level(len, 1.0, (from..from + take).map(|i| self.position(i)))
     }
 
     /// The longest suffix and the next shorter ones that occur more often, evenly sampled.
-    fn blended(&self, context: &[u32], search: &Search) -> (Vec<Level>, u64) {
+    fn several_lengths(&self, context: &[u32], search: &Search) -> Vec<Level> {
         let mut levels = Vec::new();
         let Some((longest, _)) = self.longest(context, search.min_match) else {
-            return (levels, ONE);
+            return levels;
         };
         let mut seen = 0;
         for len in (search.min_match..=longest).rev() {
@@ -169,21 +180,17 @@ impl Index {
             seen = size;
             let take = size.min(search.samples);
             let sampled = (0..take).map(|i| self.position(from + i * size / take));
-            let mut level = self.level(len, sampled);
-            level.scale = size as f64 / take as f64;
-            levels.push(level);
+            levels.push(self.level(len, size as f64 / take as f64, sampled));
             if levels.len() == search.levels.min(MAX_LEVELS) {
                 break;
             }
         }
-        continuations::vote_by_escape(&mut levels, self);
-        (levels, ONE)
+        levels
     }
 
-    fn level(&self, match_len: usize, positions: impl Iterator<Item = u32>) -> Level {
-        let ahead = continuations::narrow(match_len);
-        let starts = positions.map(|at| at.saturating_add(ahead)).collect();
-        Level { match_len: ahead, starts, ..Level::default() }
+    fn level(&self, len: usize, scale: f64, positions: impl Iterator<Item = u32>) -> Level {
+        let ahead = levels::narrow(len);
+        Level::even(len, scale, positions.map(|at| at.saturating_add(ahead)).collect())
     }
 
     /// Length of the longest suffix of `context` that occurs, and where its range starts.
@@ -238,7 +245,7 @@ impl Index {
                 Some(_) => {}
             }
         }
-        match self.follow(at, continuations::narrow(pattern.len())) {
+        match self.follow(at, levels::narrow(pattern.len())) {
             None => std::cmp::Ordering::Less,
             Some(_) => std::cmp::Ordering::Equal,
         }
@@ -253,11 +260,13 @@ impl Index {
     }
 }
 
-/// Votes of a share from 0 to 1 (of no number: none).
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates
-fn share(part: f64) -> u64 {
-    (part * ONE as f64) as u64
+/// A weight in units of `MATCH` (no number: none). Of 2^20 matches or more it is 2^20.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded and not negative
+pub fn in_matches(weight: f64) -> u64 {
+    (weight.clamp(0.0, MOST_MATCHES) * MATCH as f64) as u64
 }
+
+const MOST_MATCHES: f64 = 1_048_576.0;
 
 impl Text for Index {
     #[inline]

@@ -11,9 +11,10 @@ use memmap2::Mmap;
 
 use crate::buffers::nodes;
 use crate::build::{alphabet, suffix_array};
-use crate::continuations::{self, Level, Text, Tree};
+use crate::continuations::{self, Sharing, Tree};
 use crate::error::{Error, Result};
 use crate::format::{self, Width};
+use crate::levels::{self, Level, Text};
 use crate::tokens::map;
 
 /// One chunk: where its parts lie in the file.
@@ -62,20 +63,20 @@ impl Legacy {
 
     /// The paths that REST's rule selects after `query`, best first.
     pub fn search(&self, query: &[u32], search: &Search) -> Vec<Vec<i64>> {
-        let mut level = Level::default();
+        let mut starts: Vec<u32> = Vec::new();
         let mut chunks = 0;
         for chunk in &self.chunks {
-            let before = level.starts.len();
-            level.starts.extend(self.starts(chunk, query, search.matches));
-            chunks += usize::from(level.starts.len() > before);
+            let before = starts.len();
+            starts.extend(self.starts(chunk, query, search.matches));
+            chunks += usize::from(starts.len() > before);
         }
         if chunks > 1 {
-            continuations::sort_by_text(self, &mut level.starts, search.long);
+            levels::sort_by_text(self, &mut starts, search.long);
         }
-        level.vote_evenly(1);
-        let total = level.starts.len() as u64;
+        let level = Level::even(query.len(), 1.0, starts);
+        let sharing = Sharing::Counts(level.weights.last().copied().unwrap_or(0));
         let most = search.choices.unwrap_or(usize::MAX);
-        let tree = continuations::grow(self, &[level], total, most, search.long);
+        let tree = continuations::grow(self, &[level], sharing, most, search.long);
         cut(paths(&tree), most)
     }
 

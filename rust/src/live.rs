@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::continuations::{self, Level, MAX_LEVELS, ONE, Text, Tree};
+use crate::continuations::{self, Sharing, Tree};
 use crate::error::{Error, Result};
+use crate::levels::{self, Level, MAX_LEVELS, Text};
 
 /// The longest suffix that is looked up.
 pub const LONGEST: usize = 16;
@@ -23,6 +24,8 @@ pub struct Search {
     pub levels: usize,
     /// How many matches of one suffix length are read, the latest ones.
     pub latest: usize,
+    /// Weight of the escape in units of `MATCH`.
+    pub escape: u64,
     pub max_nodes: usize,
     pub max_depth: u32,
 }
@@ -91,7 +94,7 @@ impl LiveIndex {
     fn push(&mut self, token: u32) {
         self.tokens.push(token);
         self.ends.resize(self.tokens.len().div_ceil(64), 0);
-        let place = continuations::narrow(self.tokens.len());
+        let place = levels::narrow(self.tokens.len());
         let document = &self.tokens[self.document_start..];
         for chain in &mut self.chains {
             chain.before.push(NOWHERE);
@@ -113,19 +116,14 @@ impl LiveIndex {
             if starts.is_empty() {
                 continue;
             }
-            continuations::sort_by_text(self, &mut starts, search.max_depth);
-            levels.push(Level {
-                match_len: continuations::narrow(len),
-                scale: 1.0,
-                starts,
-                votes: Vec::new(),
-            });
+            levels::sort_by_text(self, &mut starts, search.max_depth);
+            levels.push(Level::even(len, 1.0, starts));
             if levels.len() == search.levels.min(MAX_LEVELS) {
                 break;
             }
         }
-        continuations::vote_by_escape(&mut levels, self);
-        continuations::grow(self, &levels, ONE, search.max_nodes, search.max_depth)
+        let sharing = Sharing::Escape(search.escape);
+        continuations::grow(self, &levels, sharing, search.max_nodes, search.max_depth)
     }
 
     /// The latest places after `suffix` that a token follows.

@@ -11,6 +11,7 @@ use specret_suffix::continuations::Tree;
 use specret_suffix::error::{Error, Result};
 use specret_suffix::format::Width;
 use specret_suffix::index::{Index, Rule, Search};
+use specret_suffix::levels::MATCH;
 
 const VOCAB: u64 = 100_000;
 
@@ -55,7 +56,9 @@ impl Corpus {
     fn draft(&self, context: &[u32], rule: Rule, max_nodes: usize) -> Tree {
         self.build(false).unwrap();
         let (min_match, max_match, levels, samples, max_depth) = (1, 16, 4, 500, 8);
-        let search = Search { rule, min_match, max_match, levels, samples, max_nodes, max_depth };
+        let escape = MATCH;
+        let search =
+            Search { rule, min_match, max_match, levels, samples, escape, max_nodes, max_depth };
         self.open().unwrap().draft(context, &search)
     }
 }

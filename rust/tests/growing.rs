@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)] // a test may die
 
 use specret_suffix::continuations::Tree;
+use specret_suffix::levels::MATCH;
 use specret_suffix::live::{LiveIndex, Search};
 
 fn draft(text: &LiveIndex, context: &[u32], latest: usize, max_nodes: usize) -> Tree {
     let (min_match, max_match, levels, max_depth) = (1, 16, 16, 8);
-    let search = Search { min_match, max_match, levels, latest, max_nodes, max_depth };
+    let escape = MATCH;
+    let search = Search { min_match, max_match, levels, latest, escape, max_nodes, max_depth };
     text.draft(context, &search)
 }
 

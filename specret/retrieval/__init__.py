@@ -1,0 +1,1 @@
+"""Context to draft: guesses from stores and from the text so far."""

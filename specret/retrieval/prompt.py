@@ -26,12 +26,14 @@ class PromptOptions:
         max_match: longest suffix that is looked up.
         levels: suffix lengths that speak at most.
         latest: matches read of each, the latest ones.
+        escape: how much new tokens weigh against seen ones; few matches are trusted the less.
     """
 
     min_match: int = 1
     max_match: int = 16
     levels: int = 16
-    latest: int = 3
+    latest: int = 8
+    escape: float = 1.0
 
 
 class Prompt:
@@ -62,6 +64,7 @@ class Prompt:
             max_match=options.max_match,
             levels=options.levels,
             latest=options.latest,
+            escape=options.escape,
         )
         self._seconds = perf_counter() - started
         return as_draft(tree, self._vocab_size, "prompt", np.full(len(tree), -1, np.int64))

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-ONE = 1 << 52
-"""All votes together. Votes are integers, so sums are exact and every tie is a real tie."""
+ONE = 1 << 60
+"""The weight of the root when nodes are weighed by escape: probability 1."""
+
+MATCH = 1 << 20
+"""The weight of one match. Weights are integers, so sums are exact and every tie is a real tie."""
 
 Path = tuple[int, ...]
 
@@ -28,14 +31,14 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
-    """One match: where its continuation starts, the tokens it reads, and its weight."""
+class Match:
+    """Where a continuation starts, the tokens it reads, and what it weighs."""
 
     match_len: int
     scale: float  # occurrences it stands for
     start: int
     reads: Path
-    votes: int
+    weight: int = MATCH
 
 
 class Corpus:
@@ -73,19 +76,20 @@ def draft_blend(
     max_match: int = 16,
     levels: int = 4,
     samples: int = 500,
+    escape: float = 4.0,
 ) -> Tree:
     """The longest matching suffix and the next shorter ones that match more often."""
-    found: list[tuple[int, float, list[int]]] = []
-    size = 0
+    found: list[Match] = []
+    size = spoken = 0
     for length in range(min(max_match, len(context)), min_match - 1, -1):
         matches = corpus.matches(context[len(context) - length :])
-        if len(matches) == size or len(found) == levels:
+        if len(matches) == size or spoken == levels:
             continue
-        size = len(matches)
+        size, spoken = len(matches), spoken + 1
         take = min(size, samples)
-        starts = [matches[i * size // take] + length for i in range(take)]
-        found.append((length, size / take, starts))
-    return grow(escape(found, corpus.following, max_depth), ONE, max_nodes, max_depth)
+        for start in (matches[i * size // take] + length for i in range(take)):
+            found.append(Match(length, size / take, start, corpus.following(start, max_depth)))
+    return grow(found, by_escape(escape), ONE, max_nodes, max_depth)
 
 
 def draft_rest(
@@ -102,8 +106,8 @@ def draft_rest(
     for length in range(min(max_match, len(context)), min_match - 1, -1):
         starts = [i + length for i in corpus.matches(context[len(context) - length :])[:samples]]
         if starts:
-            votes = [Vote(length, 1.0, s, corpus.following(s, max_depth), 1) for s in starts]
-            return grow(votes, len(votes), max_nodes, max_depth)
+            found = [Match(length, 1.0, s, corpus.following(s, max_depth)) for s in starts]
+            return grow(found, by_count, len(found) * MATCH, max_nodes, max_depth)
     return Tree()
 
 
@@ -115,19 +119,19 @@ def draft_positions(
     max_nodes: int,
     max_depth: int,
     skip: int = 0,
+    escape: float = 0.0,
 ) -> Tree:
-    """The continuations that start at `positions`, each with its share of the weights."""
-    total = 0.0
-    for weight in weights:
-        total += float(weight)
-    votes = []
-    for position, weight in zip(positions, weights, strict=True):
-        share = int(float(weight) / total * ONE) if total else 0
+    """The continuations that start at `positions`, each with its weight (1 = a match)."""
+    units = [int(min(max(float(weight), 0.0), 2.0**20) * MATCH) for weight in weights]
+    found = []
+    for position, unit in zip(positions, units, strict=True):
         reads = corpus.following(position, skip + max_depth)[skip:]
-        if share and reads:
-            votes.append(Vote(0, 1.0, position + skip, reads, share))
-    votes.sort(key=lambda vote: (vote.reads, vote.start))
-    return grow(votes, ONE, max_nodes, max_depth)
+        if corpus.following(position, skip + 1)[skip:]:
+            found.append(Match(0, 1.0, position + skip, reads, unit))
+    found.sort(key=lambda match: (match.reads, match.start))
+    if int(escape * MATCH) == 0:
+        return grow(found, by_count, sum(units), max_nodes, max_depth)
+    return grow(found, by_escape(escape), ONE, max_nodes, max_depth)
 
 
 def draft_live(
@@ -139,81 +143,92 @@ def draft_live(
     min_match: int = 1,
     max_match: int = 16,
     levels: int = 16,
-    latest: int = 3,
+    latest: int = 8,
+    escape: float = 1.0,
 ) -> Tree:
     """The latest matches of each suffix length in a text whose last document still grows."""
     text = Corpus(documents)
     n = sum(map(len, text.documents))
     growing = n - len(documents[-1]) if documents else 0
 
-    def following(start: int, depth: int) -> Path:
-        reads = text.following(start, depth)
+    def following(start: int) -> Path:
+        reads = text.following(start, max_depth)
         if start < growing or not reads:
             return reads
-        return tuple(reads[i % len(reads)] for i in range(depth))
+        return tuple(reads[i % len(reads)] for i in range(max_depth))
 
-    found: list[tuple[int, float, list[int]]] = []
+    found: list[Match] = []
+    spoken = 0
     for length in range(min(max_match, len(context)), min_match - 1, -1):
         starts = sorted(i + length for i in text.matches(context[len(context) - length :]))
-        if starts and len(found) < levels:
-            newest = sorted(
-                starts[-latest:], key=lambda start: (following(start, max_depth), start)
-            )
-            found.append((length, 1.0, newest))
-    return grow(escape(found, following, max_depth), ONE, max_nodes, max_depth)
+        if starts and spoken < levels:
+            spoken += 1
+            level = [Match(length, 1.0, start, following(start)) for start in starts[-latest:]]
+            found += sorted(level, key=lambda match: (match.reads, match.start))
+    return grow(found, by_escape(escape), ONE, max_nodes, max_depth)
 
 
-def escape(
-    found: list[tuple[int, float, list[int]]],
-    following: Callable[[int, int], Path],
-    max_depth: int,
-) -> list[Vote]:
-    """Votes by escape weights (PPM, method C), longest suffix first.
+Weigh = Callable[[list[Match], int, int], dict[int, tuple[int, float]]]
+"""Weight and probability of each next token of a node: matches through it, depth, own weight."""
 
-    Of what is left, each of n matches with d different next tokens gets 1/(n + d).
+
+def by_count(through: list[Match], depth: int, above: int) -> dict[int, tuple[int, float]]:
+    """Every token weighs what the matches that go on with it weigh."""
+    sums: dict[int, int] = {}
+    for match in through:
+        sums[match.reads[depth]] = sums.get(match.reads[depth], 0) + match.weight
+    return {token: (weight, weight / above) for token, weight in sums.items() if weight}
+
+
+def by_escape(escape: float) -> Weigh:
+    """Prediction by partial matching (method C where `escape` is 1), at every node anew.
+
+    Longest suffix first: matches of weight n with d different next tokens share
+    n / (n + escape * d) of what is left; shorter suffixes get the rest.
     """
-    left, out = ONE, []
-    for length, scale, starts in found:
-        distinct = len({following(start, 1) for start in starts})
-        each = left // (len(starts) + distinct)
-        left -= each * len(starts)
-        out += [Vote(length, scale, s, following(s, max_depth), each) for s in starts]
-    return out
+    factor = int(escape * MATCH)
+
+    def weigh(through: list[Match], depth: int, above: int) -> dict[int, tuple[int, float]]:
+        left, shares = ONE, dict[int, int]()
+        for length in sorted({match.match_len for match in through}, reverse=True):
+            level = [match for match in through if match.match_len == length]
+            sums = {token: weight for token, (weight, _) in by_count(level, depth, 1).items()}
+            n, lost = sum(sums.values()), factor * len({match.reads[depth] for match in level})
+            if n:
+                for token, weight in sums.items():
+                    shares[token] = shares.get(token, 0) + left * weight // (n + lost)
+                left = left * lost // (n + lost)
+        out = {token: (above * share // ONE, share / ONE) for token, share in shares.items()}
+        return {token: weighed for token, weighed in out.items() if weighed[0]}
+
+    return weigh
 
 
-def grow(votes: list[Vote], total: int, max_nodes: int, max_depth: int) -> Tree:
-    """The nodes with the most votes; ties: the shallower, the smaller token, the earlier parent."""
+def grow(matches: list[Match], weigh: Weigh, root: int, max_nodes: int, max_depth: int) -> Tree:
+    """The heaviest nodes; ties: the shallower, the smaller token, the earlier parent."""
     tree = Tree()
-    nodes: dict[Path, int] = {(): -1}
-    weight: dict[Path, int] = {(): total}
-    waiting = _children(votes, (), -1) if max_depth else []
-    while waiting and len(tree.tokens) < max_nodes:
+    paths: list[Path] = []
+    waiting: list[tuple[tuple[int, int, int, int], float, Path]] = []
+
+    def put_children(path: Path, own: int, index: int) -> None:
+        n = len(path)
+        through = [m for m in matches if m.reads[:n] == path and len(m.reads) > n]
+        if n < max_depth:
+            for token, (weight, prob) in weigh(through, n, own).items():
+                waiting.append(((-weight, n + 1, token, index), prob, (*path, token)))
+
+    put_children((), root, -1)
+    while waiting and len(paths) < max_nodes:
         waiting.sort()
-        key, path = waiting.pop(0)
-        weight[path] = -key[0]
-        through = [vote for vote in votes if vote.votes and vote.reads[: len(path)] == path]
-        longest = max(vote.match_len for vote in through)
-        best = [vote for vote in through if vote.match_len == longest]
-        tree.tokens.append(path[-1])
-        tree.parents.append(nodes[path[:-1]])
-        tree.prob.append(float(np.float32(weight[path] / weight[path[:-1]])))
-        tree.match_len.append(float(longest))
+        (weight, _, token, parent), prob, path = waiting.pop(0)
+        through = [match for match in matches if match.reads[: len(path)] == path]
+        best = [m for m in through if m.match_len == max(m.match_len for m in through)]
+        tree.tokens.append(token)
+        tree.parents.append(parent)
+        tree.prob.append(float(np.float32(prob)))
+        tree.match_len.append(float(best[0].match_len))
         tree.count.append(float(np.float32(len(best) * best[0].scale)))
         tree.origin.append(best[0].start + len(path) - 1)
-        nodes[path] = len(nodes) - 1
-        if len(path) < max_depth:
-            waiting += _children(votes, path, nodes[path])
+        paths.append(path)
+        put_children(path, -weight, len(paths) - 1)
     return tree
-
-
-def _children(
-    votes: list[Vote], path: Path, parent: int
-) -> list[tuple[tuple[int, int, int, int], Path]]:
-    """Nodes below `path` with their sort key: votes (most first), depth, token, parent."""
-    depth = len(path) + 1
-    sums: dict[Path, int] = {}
-    for vote in votes:
-        if vote.votes and len(vote.reads) >= depth and vote.reads[: depth - 1] == path:
-            child = vote.reads[:depth]
-            sums[child] = sums.get(child, 0) + vote.votes
-    return [((-total, depth, child[-1], parent), child) for child, total in sums.items()]

@@ -25,16 +25,18 @@ class SuffixOptions:
         max_match: longest suffix that is looked up.
         levels: suffix lengths that speak at most.
         samples: matches read of each, evenly spaced in suffix-array order.
+        escape: how much new tokens weigh against seen ones; few matches are trusted the less.
     """
 
     min_match: int = 1
     max_match: int = 16
     levels: int = 4
     samples: int = 500
+    escape: float = 4.0
 
 
 class Suffix:
-    """Blend of the longest matching suffix and shorter ones (escape weights, method C of PPM)."""
+    """Blend of the longest matching suffix and shorter ones by escape weights (PPM)."""
 
     layers = ()
 
@@ -57,6 +59,7 @@ class Suffix:
             max_match=options.max_match,
             levels=options.levels,
             samples=options.samples,
+            escape=options.escape,
         )
         self._seconds = perf_counter() - started
         return as_draft(tree, self._vocab_size, "suffix", tree.origin)

@@ -23,6 +23,7 @@ document = st.lists(few_ids, max_size=25) | st.lists(ids, max_size=12)
 documents = st.lists(document, max_size=6)
 context = st.lists(few_ids, max_size=8) | st.lists(ids, max_size=5)
 budget = st.fixed_dictionaries({"max_nodes": st.integers(0, 20), "max_depth": st.integers(0, 6)})
+escapes = st.sampled_from([0.0, 0.5, 1.0, 4.0])
 lengths = st.tuples(st.integers(1, 5), st.integers(0, 5)).map(
     lambda pair: {"min_match": pair[0], "max_match": pair[0] + pair[1]}
 )
@@ -53,6 +54,7 @@ def test_blend_equals_twin(tmp_path, docs, context, budget, lengths, data):
     options = lengths | {
         "levels": data.draw(st.integers(1, 5)),
         "samples": data.draw(st.integers(1, 9)),
+        "escape": data.draw(escapes),
     }
     seen = open_index(tmp_path, docs).draft(as_context(context), **budget, **options)
     expected = reference.draft_blend(reference.Corpus(docs), context, **budget, **options)
@@ -69,17 +71,21 @@ def test_rest_rule_equals_twin(tmp_path, docs, context, budget, lengths, samples
 
 
 @EXAMPLES
-@given(docs=documents, budget=budget, skip=st.integers(0, 3), data=st.data())
-def test_tree_of_positions_equals_twin(tmp_path, docs, budget, skip, data):
+@given(docs=documents, budget=budget, skip=st.integers(0, 3), escape=escapes, data=st.data())
+def test_tree_of_positions_equals_twin(tmp_path, docs, budget, skip, escape, data):
     total = sum(map(len, docs))
     positions = data.draw(st.lists(st.integers(-2, total + 2), max_size=12))
     floats = st.floats(0, 100, width=32)
     weights = data.draw(st.lists(floats, min_size=len(positions), max_size=len(positions)))
     seen = open_index(tmp_path, docs).tree(
-        np.array(positions, np.int64), np.array(weights, np.float32), skip=skip, **budget
+        np.array(positions, np.int64),
+        np.array(weights, np.float32),
+        skip=skip,
+        escape=escape,
+        **budget,
     )
     expected = reference.draft_positions(
-        reference.Corpus(docs), positions, weights, skip=skip, **budget
+        reference.Corpus(docs), positions, weights, skip=skip, escape=escape, **budget
     )
     assert as_lists(seen) == astuple(expected)
 
@@ -91,6 +97,7 @@ def test_growing_text_equals_twin(docs, context, budget, lengths, data):
     options = lengths | {
         "levels": data.draw(st.integers(1, 5)),
         "latest": data.draw(st.integers(1, 4)),
+        "escape": data.draw(escapes),
     }
     if data.draw(st.booleans()):
         context = docs[-1]

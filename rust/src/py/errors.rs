@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError};
 use pyo3::prelude::*;
 
 use crate::error::Error;
+use crate::index::in_matches;
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> PyErr {
@@ -45,4 +46,12 @@ pub fn at_least_one(name: &str, value: usize) -> PyResult<()> {
         0 => Err(user_error(&format!("{name} is 0, expected at least 1"), "")),
         _ => Ok(()),
     }
+}
+
+/// The weight of the escape in the index's own units.
+pub fn escape_units(escape: f64) -> PyResult<u64> {
+    if (0.0..=1000.0).contains(&escape) {
+        return Ok(in_matches(escape));
+    }
+    Err(user_error(&format!("escape {escape}, expected 0 to 1000"), ""))
 }

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
-use super::errors::{at_least_one, check_lengths, user_error};
+use super::errors::{at_least_one, check_lengths, escape_units, user_error};
 use super::values::{Ids, TreeArrays};
 use crate::buffers::Buffers;
 use crate::format::Width;
@@ -48,7 +48,7 @@ impl SuffixIndex {
     }
 
     #[pyo3(signature = (context, *, max_nodes, max_depth, rule="blend", min_match=1, max_match=16,
-                        levels=4, samples=500))]
+                        levels=4, samples=500, escape=4.0))]
     #[allow(clippy::too_many_arguments)] // keyword-only options of one Python call
     fn draft(
         &self,
@@ -61,6 +61,7 @@ impl SuffixIndex {
         max_match: usize,
         levels: usize,
         samples: usize,
+        escape: f64,
     ) -> PyResult<TreeArrays> {
         let rule = match rule {
             "blend" => Rule::Blend,
@@ -70,13 +71,23 @@ impl SuffixIndex {
         check_lengths(min_match, max_match)?;
         at_least_one("levels", levels)?;
         at_least_one("samples", samples)?;
-        let search =
-            index::Search { rule, min_match, max_match, levels, samples, max_nodes, max_depth };
+        let escape = escape_units(escape)?;
+        let search = index::Search {
+            rule,
+            min_match,
+            max_match,
+            levels,
+            samples,
+            escape,
+            max_nodes,
+            max_depth,
+        };
         let context = context.tail(max_match, self.0.vocab_size());
         Ok(TreeArrays::of(py, py.detach(|| self.0.draft(&context, &search))))
     }
 
-    #[pyo3(signature = (positions, weights, *, max_nodes, max_depth, skip=0))]
+    #[pyo3(signature = (positions, weights, *, max_nodes, max_depth, skip=0, escape=0.0))]
+    #[allow(clippy::too_many_arguments)] // keyword-only options of one Python call
     fn tree(
         &self,
         py: Python<'_>,
@@ -85,6 +96,7 @@ impl SuffixIndex {
         max_nodes: usize,
         max_depth: u32,
         skip: u32,
+        escape: f64,
     ) -> PyResult<TreeArrays> {
         let (positions, weights) = (positions.as_array().to_vec(), weights.as_array().to_vec());
         if positions.len() != weights.len() {
@@ -94,7 +106,9 @@ impl SuffixIndex {
         if let Some(weight) = weights.iter().find(|w| !w.is_finite() || **w < 0.0) {
             return Err(user_error(&format!("weight {weight}, expected 0 or more"), ""));
         }
-        let tree = || self.0.tree(&positions, &weights, skip, max_nodes, max_depth);
+        let escape = escape_units(escape)?;
+        let reading = index::Reading { skip, escape, max_nodes, max_depth };
+        let tree = || self.0.tree(&positions, &weights, &reading);
         Ok(TreeArrays::of(py, py.detach(tree)))
     }
 }
@@ -150,7 +164,7 @@ impl LiveIndex {
     }
 
     #[pyo3(signature = (context, *, max_nodes, max_depth, min_match=1, max_match=16, levels=16,
-                        latest=3))]
+                        latest=8, escape=1.0))]
     #[allow(clippy::too_many_arguments)] // keyword-only options of one Python call
     fn draft(
         &self,
@@ -162,11 +176,14 @@ impl LiveIndex {
         max_match: usize,
         levels: usize,
         latest: usize,
+        escape: f64,
     ) -> PyResult<TreeArrays> {
         check_lengths(min_match, max_match)?;
         at_least_one("levels", levels)?;
         at_least_one("latest", latest)?;
-        let search = live::Search { min_match, max_match, levels, latest, max_nodes, max_depth };
+        let escape = escape_units(escape)?;
+        let search =
+            live::Search { min_match, max_match, levels, latest, escape, max_nodes, max_depth };
         let context = context.tail(max_match, self.vocab_size);
         Ok(TreeArrays::of(py, self.read(py, |text| text.draft(&context, &search))))
     }
