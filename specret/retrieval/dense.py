@@ -39,17 +39,21 @@ class DenseOptions:
 
     Attributes:
         neighbours: how many vote at most.
-        temperature: a vote weighs exp(similarity / temperature).
+        temperature: a vote weighs exp((similarity - best similarity) / temperature).
+        escape: how much new tokens weigh against seen ones; few votes are trusted the less.
     """
 
     neighbours: int = 64
-    temperature: float = 0.1
+    temperature: float = 0.3
+    escape: float = 2.0
 
     def __post_init__(self) -> None:
         if self.neighbours < 1:
             raise SpecretError(f"neighbours is {self.neighbours}, expected at least 1")
         if not self.temperature > 0:
             raise SpecretError(f"temperature is {self.temperature}, expected more than 0")
+        if not self.escape >= 0:
+            raise SpecretError(f"escape is {self.escape}, expected 0 or more")
 
 
 class DenseDrafter:
@@ -101,7 +105,11 @@ class DenseDrafter:
         starts = positions + 2  # behind the newest token
         weights = np.exp((cosines - cosines[0]) / self._options.temperature)
         found = self._store.suffix.tree(
-            starts, weights, max_nodes=budget.max_nodes, max_depth=budget.max_depth
+            starts,
+            weights,
+            max_nodes=budget.max_nodes,
+            max_depth=budget.max_depth,
+            escape=self._options.escape,
         )
         nodes = len(found)
         if not nodes:
