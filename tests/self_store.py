@@ -53,8 +53,6 @@ def own_answers(target: Any, prompts: Sequence[Sequence[int]], new: int) -> list
     """Prompt and greedy answer of each prompt, as one document each."""
     out = []
     for prompt in prompts:
-        steps = run_steps(
-            target, no_guess(target.vocab_size), Greedy(), prompt, new, verify=follow
-        )
+        steps = run_steps(target, no_guess(target.vocab_size), Greedy(), prompt, new, verify=follow)
         out.append(np.array([*prompt, *written(steps)], np.int64))
     return out

@@ -48,7 +48,7 @@ def as_text(result: Mapping[str, Any]) -> str:
     """The same as plain text."""
     out = io.StringIO()
     show(result, Console(file=out, width=PLAIN_WIDTH, color_system=None))
-    return out.getvalue()
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
 def _table(result: Mapping[str, Any]) -> Table:

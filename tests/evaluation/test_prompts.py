@@ -20,7 +20,7 @@ def write(tmp_path):
 def test_humaneval_has_all_problems_in_order_with_their_solutions():
     prompts = load_prompts("humaneval")
     assert [p.id for p in prompts] == [f"HumanEval/{i}" for i in range(164)]
-    assert "```python\nfrom typing import List\n\n\ndef has_close_elements" in prompts[0].turns[0]
+    assert prompts[0].turns[0].startswith("from typing import List\n\n\ndef has_close_elements")
     assert all(len(p.turns) == 1 and p.references[0].strip() for p in prompts)
 
 

@@ -1,4 +1,4 @@
-"""A drafter changes speed only: the same ids, greedy or sampled, with any tree and any processor."""
+"""A drafter changes speed only: the same ids, greedy or sampled, with any tree, any processor."""
 
 from typing import Any
 
