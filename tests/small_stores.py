@@ -59,6 +59,9 @@ class Faulty:
     def __init__(self, at: int, failures: float) -> None:
         self.at, self.left = at, failures
 
+    def starts(self, number: int) -> list[Place]:
+        return [(0, 0)]
+
     def items(self, start: Place) -> Iterator[Text | Skip]:
         for n in range(start[1], 200):
             if n == self.at and self.left > 0:

@@ -8,6 +8,7 @@ import os
 import sysconfig
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from specret.datastore.sources import Files, HubRows, Place, Skip, Source, Text
@@ -69,6 +70,19 @@ class Corpus:
                 continue
             text = item.text.replace("\r\n", "\n")
             yield Text(text, item.name, item.after, item.licence)
+
+    def sample(self, documents: int) -> list[Text]:
+        """Up to so many usable documents from all over the corpus, where it can be jumped in.
+
+        Raises:
+            SpecretError: as for `read`.
+        """
+        starts = self._source.starts(documents)
+        found: dict[str, Text] = {}
+        for start in starts:
+            for text in islice(self.read(start), documents // len(starts)):
+                found[text.name] = text
+        return list(found.values()) or list(islice(self, 1))
 
     def _patiently(self, place: Place) -> Iterator[Text | Skip]:
         failures = 0

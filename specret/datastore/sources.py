@@ -64,6 +64,9 @@ class Source(Protocol):
     def size(self) -> tuple[int | None, int | None]:
         """Files or rows, and bytes, where they are known without reading."""
 
+    def starts(self, number: int) -> list[Place]:
+        """Up to `number` places spread over the texts, as far as they are reached at once."""
+
     def items(self, start: Place) -> Iterator[Text | Skip]:
         """Everything from a place on; (0, 0) is the beginning."""
 
@@ -101,6 +104,11 @@ class Files:
     def size(self) -> tuple[int | None, int | None]:
         """Files, and their bytes together."""
         return len(self.paths), sum(size for _, size, _ in self._stats)
+
+    def starts(self, number: int) -> list[Place]:
+        """The beginnings of up to `number` files, evenly spaced."""
+        number = min(number, len(self.paths))
+        return [(i * len(self.paths) // number, 0) for i in range(number)]
 
     def items(self, start: Place) -> Iterator[Text | Skip]:
         """Everything from a place on.
@@ -155,6 +163,10 @@ class HubRows:
         """Rows and bytes, where the data set's card tells them."""
         split = (self._builder.info.splits or {}).get(self.split)
         return (split.num_examples, split.num_bytes) if split is not None else (None, None)
+
+    def starts(self, number: int) -> list[Place]:
+        """Only the beginning: a stream reaches no other place at once."""
+        return [(0, 0)]
 
     def items(self, start: Place) -> Iterator[Text | Skip]:
         """Every row from a place on.

@@ -140,7 +140,7 @@ def place(index: Any, placement: Placement) -> Any:
     """The index where it shall live.
 
     Args:
-        index: a CPU index.
+        index: an inverted file on the CPU.
         placement: "cpu"; "gpu"; "auto": a GPU where there is one that this faiss can use, else
             the CPU with a warning.
 
@@ -151,6 +151,9 @@ def place(index: Any, placement: Placement) -> Any:
         return index
     gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
     if gpus:
+        # a GPU index wants a centroid for every list; that of a preassigned list is never read
+        coarse = faiss.downcast_index(index.quantizer)
+        coarse.add(np.zeros((index.nlist - coarse.ntotal, index.d), np.float32))
         resources = faiss.StandardGpuResources()
         resources.setTempMemory(GPU_SCRATCH)
         return faiss.index_cpu_to_gpu(resources, 0, index)

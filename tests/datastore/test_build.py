@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 from small_stores import (
     FINGERPRINT,
+    VOCAB,
     ByteTokenizer,
     SumEncoder,
     build,
@@ -264,6 +265,49 @@ def test_memory_for_states_and_temporary_files_stays_bounded(tmp_path: Path) -> 
     assert peak < 3 * built.manifest.bytes + raw / 4
     left = {path for path in contents(tmp_path / "store") if "shard" in path or "partial" in path}
     assert not left
+
+
+class Narrow(SumEncoder):
+    """States of 256 dimensions; the context of a token is left out for speed."""
+
+    width = 256
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = np.random.default_rng(1).normal(size=(VOCAB, 256)).astype(np.float32)
+
+    def states(self, window: Any) -> Any:
+        return self._rows[window]
+
+
+@pytest.mark.slow
+def test_a_million_keys_need_little_temporary_space(tmp_path: Path) -> None:
+    letters = np.random.default_rng(0).integers(97, 123, 1_002_000).astype(np.uint8)
+    texts = [bytes(part).decode() for part in np.split(letters, 1000)]
+    folder = write_files(tmp_path / "in", texts)
+    peak = 0
+
+    def watch(stage: str, done: int, total: int) -> None:
+        nonlocal peak
+        files = [p for p in (tmp_path / "store").rglob("*") if p.is_file()]
+        peak = max(peak, sum(p.stat().st_size for p in files))
+
+    fingerprint = replace(FINGERPRINT, hidden_size=256)
+    built = build(
+        folder,
+        tmp_path / "store",
+        fingerprint=fingerprint,
+        encoder=Narrow(),
+        progress=watch,
+        dense_tokens=10**6,
+        window=256,
+        batch_tokens=4096,
+        shard_keys=1 << 15,
+    )
+    assert built.manifest.counts["keys"] == 10**6
+    assert peak - built.manifest.bytes < 2 * built.manifest.bytes + 200e6
+    dense = built.manifest.files["index"].bytes + built.manifest.files["lists"].bytes
+    assert dense <= 80 * 10**6
 
 
 def test_the_plan_says_what_will_be_built_and_writes_nothing(source: Path, tmp_path: Path) -> None:

@@ -193,6 +193,19 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_module, "FIRST_WAIT", 0.0)
 
 
+def test_a_sample_comes_from_all_over_a_folder(tmp_path: Path) -> None:
+    for n in range(50):
+        (tmp_path / f"{n:02d}.txt").write_text("" if n % 10 == 0 else f"text {n}")
+    names = [t.name for t in open_corpus(str(tmp_path)).sample(10)]
+    assert names == [f"{n:02d}.txt" for n in (1, 5, 11, 15, 21, 25, 31, 35, 41, 45)]
+    assert len(open_corpus(str(tmp_path)).sample(1000)) == 45
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_a_sample_of_rows_is_their_beginning(places: dict[str, str], form: str) -> None:
+    assert [t.text for t in open_corpus(places[form]).sample(3)] == [r["text"] for r in ROWS[:3]]
+
+
 @pytest.mark.usefixtures("hasty")
 def test_a_fault_that_passes_leaves_no_trace() -> None:
     whole = list(Corpus("x", Faulty(100, 0)))

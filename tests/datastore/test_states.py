@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_stores import WIDTH, SumEncoder, contents, prose
+from tiny_folder import save_tiny
 
 from specret.datastore.durable import Marker
 from specret.datastore.projection import Projection
@@ -20,6 +21,8 @@ from specret.datastore.states import (
     read_keys,
     write_keys,
 )
+from specret.models.encoder import TransformersEncoder
+from specret.models.load import load_model
 from specret.types import SpecretError
 
 KEY = "0123456789ab"
@@ -195,3 +198,21 @@ def test_a_shard_of_wide_states_is_small_enough_to_be_held() -> None:
         rows = windows.keys / how.shards(windows, width)
         assert rows * width * 4 <= (256 << 20)
     assert how.shards(windows, WIDTH) == -(-(10**6) // (1 << 15))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_padding_is_in_no_key(tmp_path: Path, kind: str) -> None:
+    model = save_tiny(tmp_path / "model", kind, pad_token_id=276, eos_token_id=276)
+    loaded = load_model(model, device="cpu", dtype="float32")
+    encoder = TransformersEncoder(loaded)
+    texts = [list(range(5, 16)), list(range(90, 97))]  # 9 and 5 keys
+    tokens = np.array([*texts[0], *texts[1]], "<u2")
+    windows = choose_windows(tokens, np.array([0, 11, 18], "<u8"), window=16, wanted=100)
+    (tmp_path / "dense").mkdir()
+    how = Extraction(batch_tokens=4096, shard_keys=1000, components=64)
+    (marker,) = write_keys(tmp_path, KEY, tokens, windows, encoder, how, lambda *_: None)
+    keys, positions = read_keys(tmp_path, marker)
+    assert positions.tolist() == [*range(9), *range(11, 16)]
+    alone = [encoder.encode([np.array(text[:-AHEAD])])[0] for text in texts]
+    projection = Projection.load(tmp_path / "dense" / f"{KEY}.projection")
+    np.testing.assert_allclose(keys, projection.apply(np.concatenate(alone)), atol=2e-3)
