@@ -218,6 +218,7 @@ def _provenance(engine: engines.Engine, args: argparse.Namespace) -> dict[str, A
     return {
         "command": f"build_scripts/make_confidences.py --limit {args.limit} --tokens {args.tokens}",
         "prompts": f"humaneval 1-{args.limit}, chat template, greedy, {args.tokens} new tokens",
+        "prompt_ids": [prompt.id for prompt in load_prompts("humaneval", limit=args.limit)],
         "candidates": {"nodes": options.candidate_nodes, "depth": options.candidate_depth},
         "model": {
             "id": target.model_id,

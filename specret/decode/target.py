@@ -93,7 +93,10 @@ class TransformersTarget:
         self._start = self._cache.length
         assert self._start == len(context.tokens) - 1, "the newest token is not yet fed"
         rows = np.concatenate([context.tokens[-1:], draft.tokens])
-        return Scores(self._forward(self.model, rows, draft.parents).logits[0])
+        logits = self._forward(self.model, rows, draft.parents).logits[0]
+        if self.device.type == "cuda":  # the first draw waits anyway; so the time is counted here
+            torch.cuda.synchronize(self.device)
+        return Scores(logits)
 
     def commit(self, verdict: Verdict) -> Features:
         """Keep the root's row and the accepted path; returns the states of the kept rows."""
