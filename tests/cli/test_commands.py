@@ -126,7 +126,9 @@ def test_a_killed_build_goes_on_and_ends_identical(
     run: Run, model: Path, corpus: Path, store: Path, tmp_path: Path
 ) -> None:
     script = (
-        "import sys, time\n"
+        "import signal, sys, time\n"
+        # a job in the background of a shell starts with interrupts ignored
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from specret.models.encoder import TransformersEncoder\n"
         "from specret.cli.main import run\n"
         "own = TransformersEncoder.encode\n"
@@ -182,7 +184,8 @@ def test_eval_compares_on_given_prompts(run: Run, model: Path, store: Path, tmp_
     asked = ["--drafter", "suffix", "--compare", "rest,prompt", "--prompts", file, "--nodes", 4]
     asked += ["--model", model, "--store", store, "--max-new-tokens", 8, "--dtype", "float32"]
     content = parsed(run("eval", *asked, "--limit", 2, "--json", "--out", tmp_path / "out"))
-    assert list(content["methods"]) == ["plain", "suffix", "rest", "prompt"]
+    ours, theirs = ["plain", "suffix", "rest", "prompt"], ["hf-generate", "hf-lookup"]
+    assert list(content["methods"]) == [*ours, *theirs]
     assert all(row["identical"] == 2 for row in content["methods"].values())
     assert content["settings"]["prompts"] == 2
     assert (tmp_path / "out" / "results.json").exists()
