@@ -4,7 +4,8 @@ In: keys (n, d), the token that follows each, its position. Out: an inverted fil
 the following tokens, eight bits a dimension, inner product. Knows no text and no model.
 
 The newest token of a decode step is known, so a search reads one list and no neighbour is
-wasted. A list of 20,000 keys takes about 0.1 ms on one thread, so lists are not subdivided.
+wasted. A list of 20,000 keys takes 0.1 ms (AVX512) to 0.35 ms (AVX2) on one thread, little against
+a step of any model, so lists are not subdivided.
 """
 
 import warnings
