@@ -1,13 +1,23 @@
 """The compiled suffix index: corpora on disk and texts that grow. See `rust/src/lib.rs`."""
 
 from os import PathLike
-from typing import Literal
+from typing import Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = NDArray[np.int64] | NDArray[np.uint32]
+__all__ = [
+    "LegacyIndex",
+    "LiveIndex",
+    "SuffixIndex",
+    "TreeArrays",
+    "build_suffix",
+    "legacy_chunk",
+]
 
+_Ids = NDArray[np.int64] | NDArray[np.uint32]
+
+@final
 class TreeArrays:
     """A draft tree of N nodes; all arrays are (N,), `parents[i] < i`, -1 is the root."""
 
@@ -29,6 +39,7 @@ class TreeArrays:
         """Token position where one supporting occurrence of the node's token stands."""
     def __len__(self) -> int: ...
 
+@final
 class SuffixIndex:
     """Suffix index of a corpus, memory-mapped. Immutable; threads may share it."""
 
@@ -53,7 +64,7 @@ class SuffixIndex:
     def vocab_size(self) -> int: ...
     def draft(
         self,
-        context: Ids,
+        context: _Ids,
         *,
         max_nodes: int,
         max_depth: int,
@@ -66,7 +77,7 @@ class SuffixIndex:
     ) -> TreeArrays:
         """What followed the last tokens of `context` (T,) in the corpus.
 
-        Ids outside the vocabulary match nothing.
+        _Ids outside the vocabulary match nothing.
 
         Args:
             context: token ids, newest last.
@@ -108,15 +119,16 @@ class SuffixIndex:
             SpecretError: a negative or non-finite weight, or arrays of two lengths.
         """
 
+@final
 class LiveIndex:
     """Index of a text that grows: the prompt and what was written since. Threads may share it."""
 
-    def __init__(self, vocab_size: int) -> None: ...
+    def __new__(cls, vocab_size: int) -> Self: ...
     def __len__(self) -> int:
         """Number of tokens."""
     @property
     def vocab_size(self) -> int: ...
-    def extend(self, tokens: Ids) -> None:
+    def extend(self, tokens: _Ids) -> None:
         """Append tokens; all or, on an error, none.
 
         Raises:
@@ -128,7 +140,7 @@ class LiveIndex:
         """Forget everything."""
     def draft(
         self,
-        context: Ids,
+        context: _Ids,
         *,
         max_nodes: int,
         max_depth: int,
@@ -148,8 +160,9 @@ class LiveIndex:
             SpecretError: an option outside its range.
         """
 
-Rows = list[list[int]]
+_Rows = list[list[int]]
 
+@final
 class LegacyIndex:
     """An index file of REST's `draftretriever`, memory-mapped. Threads may share it."""
 
@@ -167,8 +180,8 @@ class LegacyIndex:
     def token_width(self) -> int:
         """2 (REST's branch `main`) or 4 (`llama3`)."""
     def search(
-        self, query: Ids, *, matches: int | None, choices: int | None, long: int
-    ) -> tuple[Rows, Rows, list[int], list[int], Rows]:
+        self, query: _Ids, *, matches: int | None, choices: int | None, long: int
+    ) -> tuple[_Rows, _Rows, list[int], list[int], _Rows]:
         """REST's five buffers for the continuations of `query`; None is without limit."""
 
 def legacy_chunk(ids: NDArray[np.uint32], token_width: int) -> bytes:
