@@ -73,7 +73,7 @@ class Windows:
 def choose_windows(
     tokens: NDArray[Any], offsets: NDArray[np.uint64], *, window: int, wanted: int
 ) -> Windows:
-    """At most `wanted` positions in windows spread evenly over the corpus.
+    """`wanted` positions, or all there are, in windows spread evenly over the corpus.
 
     Documents are cut into windows of `window` tokens. Of windows with the same tokens only the
     first counts: copies would give the same keys and crowd out everything else in a search.
@@ -99,12 +99,17 @@ def _first_of_copies(
 
 
 def _thin_out(windows: Windows, wanted: int) -> Windows:
-    keys = windows.keys
-    if keys <= wanted:
+    """Evenly spaced windows, so many that they hold `wanted` positions; the last is cut to fit."""
+    if windows.keys <= wanted:
         return windows
-    number = -(-len(windows) * wanted // keys)
-    even = np.unique(np.linspace(0, len(windows) - 1, number).round().astype(np.int64))
-    starts, lengths = windows.starts[even], windows.lengths[even]
+    number = -(-len(windows) * wanted // windows.keys)
+    while True:
+        even = np.linspace(0, len(windows) - 1, number).round().astype(np.int64)
+        starts, lengths = windows.starts[even], windows.lengths[even]
+        missing = wanted - int(lengths.sum())
+        if missing <= 0:
+            break
+        number = min(len(windows), number + -(-missing // int(windows.lengths.max())))
     room = wanted - (np.cumsum(lengths) - lengths)
     kept = room > 0
     return Windows(starts[kept], np.minimum(lengths, room)[kept])
