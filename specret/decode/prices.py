@@ -10,7 +10,7 @@ import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,9 @@ ROWS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 65)
 SCHEMA_VERSION = 1
 MIN_ROUNDS, MAX_ROUNDS, SPEND_S = 2, 9, 6.0
 """Rounds over all sizes: at least the first, at most the second, none begun after the third."""
+
+QUIET = 0.8
+"""Least share of the time in which this thread really ran: below, others had the processor."""
 
 
 class Measured(Protocol):
@@ -49,7 +52,8 @@ def measure_prices(
 
     Read from the user's cache (`SPECRET_CACHE` moves it; `cache` is another folder) where the same
     weights were measured on the same device, dtype, threads and torch; else measured, some
-    seconds, and kept there. A file that does not hold what it should is measured anew.
+    seconds, and kept there. A file that does not hold what it should is measured anew. Prices of
+    a CPU that was busy with something else serve this run and are not kept.
     """
     context, rows = _fitting(target.context_len, context)
     key = _key(loaded, context)
@@ -58,8 +62,11 @@ def measure_prices(
     file = folder / "prices" / f"{name}.json"
     known = _read(file, key, rows)
     if known is None:
+        wall, own = perf_counter(), thread_time()
         known = Prices(rows, time_rows(target, rows, context), context)
-        _write(file, {"schema_version": SCHEMA_VERSION, "key": key}, known)
+        share = (thread_time() - own) / (perf_counter() - wall)
+        if loaded.device.type != "cpu" or share >= QUIET:
+            _write(file, {"schema_version": SCHEMA_VERSION, "key": key}, known)
     return known
 
 
