@@ -21,6 +21,7 @@ from specret.decode.prices import measure_prices
 from specret.decode.stopping import Limits, Stopping
 from specret.decode.target import TransformersTarget
 from specret.hybrid.budget import nodes_for
+from specret.hybrid.fused import FusedDrafter
 from specret.models.load import LoadedModel, load_model
 from specret.registry import NEEDS_STORE, Resources, load_verifier, make_drafter
 from specret.types import Budget, Context, Prices, SpecretError, TokenArray
@@ -243,7 +244,10 @@ class Engine:
             return nodes
         if nodes != "auto":
             raise SpecretError(f"nodes is {nodes!r}, expected a number from 0 on, or 'auto'")
-        return nodes_for(self.drafter_name, self.options, self.prices)
+        options = self.options
+        if isinstance(self.drafter, FusedDrafter):  # what it merges depends on the store
+            options = {**options, "sources": self.drafter.sources}
+        return nodes_for(self.drafter_name, options, self.prices)
 
 
 @dataclass(frozen=True, slots=True)
