@@ -9,7 +9,7 @@ store=$2
 say() { printf '\n== %s\n' "$*"; }
 
 say "1. A datastore: the code of this Python, and the model's states over a part of it"
-"$specret" build-index --corpus code --dense-tokens 100000 --out "$store"
+"$specret" build-index --corpus code --dense-tokens 80000 --out "$store"
 
 say "2. Decoding with it, and where each accepted guess came from"
 "$specret" decode --drafter hybrid --store "$store" --max-new-tokens 96 --show-sources \
