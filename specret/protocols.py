@@ -3,7 +3,7 @@
 Knows only the nouns of `types`. Implementations live elsewhere and are found by `registry`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -99,21 +99,6 @@ class DenseIndex(Protocol):
         self, query: NDArray[np.float32], next_token: int, k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Similarities and token positions (<= k,), best first; never a row of padding."""
-
-
-class Document(Protocol):
-    """One text of a corpus and where it came from."""
-
-    text: str
-    name: str
-
-
-class Corpus(Protocol):
-    """Documents in a fixed order; what was skipped is named in `skipped`."""
-
-    skipped: list[tuple[str, str]]
-
-    def __iter__(self) -> Iterator[Document]: ...
 
 
 class Tokenizer(Protocol):

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from specret.protocols import Drafter, Verifier
-from specret.types import Prices, SpecretError
+from specret.types import SpecretError
 
 DRAFTERS = {
     "plain": "specret.retrieval.plain:make",
@@ -29,12 +29,11 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a drafter may use: opened stores, the target's sizes, the prices, other drafters."""
+    """What a drafter may use: an opened store, the target's sizes, the way to other drafters."""
 
     vocab_size: int
     hidden_size: int
     store: Any = None  # an opened specret.datastore.store.Store, or None
-    prices: Prices | None = None
     make: Callable[..., Drafter] | None = field(default=None, compare=False)
 
 
