@@ -38,7 +38,7 @@ from specret.hybrid.merge import Merged, merge
 from specret.hybrid.recording import Moment, record
 from specret.hybrid.replay import Needed, nodes_needed, tokens_per_step, true_path
 from specret.models.encoder import TransformersEncoder
-from specret.registry import Resources, make_drafter
+from specret.registry import make_drafter
 from specret.types import Budget
 
 HELD_OUT = 60
@@ -107,11 +107,7 @@ def _record(engine: engines.Engine, answers: Sequence[Answer]) -> list[list[Mome
     """The moments of each answer."""
     options = FusedOptions()
     budget = Budget(options.candidate_nodes, options.candidate_depth)
-    resources = Resources(
-        vocab_size=engine.target.vocab_size,
-        hidden_size=engine.loaded.fingerprint.hidden_size,
-        store=engine.store,
-    )
+    resources = engine.resources
     drafters = {source: make_drafter(name, resources, {}) for source, name in DRAFTER_OF.items()}
     drafters |= {name: make_drafter(name, resources, {}) for name in RIVALS}
     encoder = TransformersEncoder(engine.loaded)

@@ -23,7 +23,7 @@ from specret.decode.target import TransformersTarget
 from specret.hybrid.budget import nodes_for
 from specret.hybrid.fused import FusedDrafter
 from specret.models.load import LoadedModel, load_model
-from specret.registry import NEEDS_STORE, Resources, load_verifier, make_drafter
+from specret.registry import Resources, load_verifier, make_drafter, need_store, needs_store
 from specret.types import Budget, Context, Prices, SpecretError, TokenArray
 
 MAX_DEPTH = 16
@@ -89,17 +89,14 @@ class Engine:
         self.loaded, self.target, self.store = parts.loaded, parts.target, parts.store
         self.tokenizer = parts.loaded.tokenizer
         self.drafter_name, self.options, self.asked_nodes = drafter, dict(options), nodes
-        if drafter in NEEDS_STORE and parts.store is None:
-            raise SpecretError(
-                f"drafter {drafter!r} needs a datastore, none is open",
-                "build one with: specret build-index --corpus code",
-            )
-        resources = Resources(
+        self.resources = Resources(
             vocab_size=self.target.vocab_size,
             hidden_size=self.loaded.fingerprint.hidden_size,
             store=parts.store,
         )
-        self.drafter = make_drafter(drafter, resources, options)
+        if needs_store(drafter, options):
+            need_store(self.resources, drafter)
+        self.drafter = make_drafter(drafter, self.resources, options)
         self.nodes = self._count_nodes(nodes)
 
     @property

@@ -22,7 +22,8 @@ DRAFTERS = {
 
 VERIFIERS = {"follow": "specret.decode.verify.follow:follow"}
 
-NEEDS_STORE = frozenset({"rest", "suffix", "dresd", "hybrid"})
+STORELESS = frozenset({"plain", "prompt"})
+"""Drafters (and sources of hybrid of the same name) that work without a datastore."""
 
 Options = TypeVar("Options")
 
@@ -46,6 +47,28 @@ def make_drafter(name: str, resources: Resources, options: Mapping[str, Any]) ->
     factory = _load(DRAFTERS, "drafter", name)
     drafter: Drafter = factory(resources, options)
     return drafter
+
+
+def needs_store(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether the drafter reads a datastore; hybrid does unless none of its sources does."""
+    sources = options.get("sources")
+    if isinstance(sources, str):
+        sources = [source.strip() for source in sources.split(",")]
+    return not STORELESS.issuperset(sources or [name])
+
+
+def need_store(resources: Resources, drafter: str) -> Any:
+    """The opened store.
+
+    Raises:
+        SpecretError: no store is open.
+    """
+    if resources.store is None:
+        raise SpecretError(
+            f"drafter {drafter!r} needs a datastore, none is open",
+            "build one with: specret build-index --corpus code",
+        )
+    return resources.store
 
 
 def load_verifier(name: str) -> Verifier:

@@ -44,8 +44,9 @@ def bench(
 
     engine = open_engine(
         Machine(model, dtype, device, threads),
-        ["plain", *LOOKED_UP],
+        "plain",
         store=store,
+        reads_store=True,
         nodes=NODES,
         options={},
     )

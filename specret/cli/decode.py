@@ -83,13 +83,16 @@ def decode(
         raise typer.BadParameter(f"--sources belongs to the drafter hybrid, not to {drafter}")
     from specret.cli.opening import open_engine
     from specret.cli.spans import accepted_spans
+    from specret.registry import needs_store
 
+    options = {} if sources is None else {"sources": sources}
     engine = open_engine(
         Machine(model, dtype, device, threads),
-        [drafter],
+        drafter,
         store=store,
+        reads_store=needs_store(drafter, options),
         nodes=nodes,
-        options={} if sources is None else {"sources": sources},
+        options=options,
     )
     chunks = []
     for chunk in engine.stream(

@@ -89,8 +89,9 @@ def evaluate(
     chosen = load_prompts(prompts, skip=skip, every=every, limit=limit)
     engine = open_engine(
         Machine(model, dtype, device, threads),
-        ["plain", *methods],
+        "plain",
         store=store,
+        reads_store=_reads_store(methods, sources),
         nodes=nodes,
         options={},
     )
@@ -115,6 +116,15 @@ def evaluate(
         output.data(as_text(result), end="")
     if not result["lossless"]:
         raise typer.Exit(1)
+
+
+def _reads_store(methods: list[str], sources: str | None) -> bool:
+    from specret.registry import DRAFTERS, needs_store
+
+    drafters = [name for name in methods if name in DRAFTERS]
+    return any(
+        needs_store(name, {"sources": sources} if name == "hybrid" else {}) for name in drafters
+    )
 
 
 def _check_names(methods: list[str]) -> None:

@@ -4,7 +4,7 @@ In: what the options say. Out: an `Engine`. Knows where stores lie that were giv
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,22 +48,21 @@ def default_store(model: str | None) -> Path:
 
 def open_engine(
     machine: Machine,
-    drafters: Iterable[str],
+    drafter: str,
     *,
     store: Path | None,
+    reads_store: bool,
     nodes: int | str,
     options: Mapping[str, Any],
 ) -> "Engine":
-    """A target with the first of `drafters`, and a store if one of them needs it or one is named.
+    """A target with a drafter, and a store where one is named or what will run reads one.
 
     Raises:
         SpecretError: the model or the store is not there or does not fit.
     """
     from specret.datastore.manifest import open_manifest
-    from specret.registry import NEEDS_STORE
 
-    names = list(drafters)
-    if store is None and NEEDS_STORE.intersection(names):
+    if store is None and reads_store:
         store = default_store(machine.model)
         if not store.exists():
             raise SpecretError(
@@ -76,7 +75,7 @@ def open_engine(
 
     return engine.load(
         machine.model,
-        drafter=names[0],
+        drafter=drafter,
         store=store,
         dtype=machine.dtype,
         device=machine.device,

@@ -215,4 +215,6 @@ def _seconds_a_state(encoder: Encoder, ids: Sequence[TokenArray], options: Build
 
 
 def _about(figure: float | None, unit: str = "") -> str:
-    return "unknown" if figure is None else f"about {figure:,.0f}{unit}"
+    if figure is None:
+        return "unknown"
+    return f"less than 1{unit}" if 0 < figure < 0.5 else f"about {figure:,.0f}{unit}"

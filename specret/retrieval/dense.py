@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specret.registry import Resources, read_options
+from specret.registry import Resources, need_store, read_options
 from specret.tree import depths
 from specret.types import (
     FINAL_NORM,
@@ -145,17 +145,16 @@ def make(resources: Resources, options: Mapping[str, Any]) -> DenseDrafter:
     """The drafter of that name, for `registry`.
 
     Raises:
-        SpecretError: an unknown option, or the store's dense side is missing, damaged or of
-            another model.
+        SpecretError: an unknown option, no store is open, or it has no dense side.
     """
     config = read_options(DenseOptions, options)
-    assert resources.store is not None, "dresd needs a store"
-    if resources.store.dense is None:
+    store = need_store(resources, "dresd")
+    if store.dense is None:
         raise SpecretError(
-            f"the store at {resources.store.path} has no dense side",
+            f"the store at {store.path} has no dense side",
             "build it with keys: specret build-index --dense-tokens 300000",
         )
-    return DenseDrafter(resources.store, resources.vocab_size, config)
+    return DenseDrafter(store, resources.vocab_size, config)
 
 
 def _to_numpy(state: Any) -> Floats:

@@ -5,15 +5,14 @@ Knows no store. Positions in this text are no positions in a store, so origins a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from time import perf_counter
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from specret._suffix import LiveIndex
 from specret.registry import Resources, read_options
-from specret.retrieval.suffix import as_draft
+from specret.retrieval.lookup import SuffixLookup
 from specret.types import Budget, Context, Draft, Verdict
 
 
@@ -36,52 +35,37 @@ class PromptOptions:
     escape: float = 1.0
 
 
-class Prompt:
-    """Blend over the latest matches of each suffix length in the text so far."""
+class PromptLookup(SuffixLookup):
+    """A lookup in the text so far, which grows."""
 
-    layers = ()
+    source = "prompt"
 
     def __init__(self, vocab_size: int, options: PromptOptions) -> None:
-        self._index = LiveIndex(vocab_size)
-        self._vocab_size, self._options = vocab_size, options
-        self._seconds = 0.0
+        self._text = LiveIndex(vocab_size)
+        super().__init__(self._text, vocab_size, asdict(options))
 
     def start(self, context: Context) -> None:
         """Forget the last text, read the prompt."""
-        self._index.clear()
-        self._index.extend(context.tokens)
+        self._text.clear()
+        self._text.extend(context.tokens)
 
     def propose(self, context: Context, budget: Budget) -> Draft:
         """A tree of what followed the last tokens earlier in the text."""
-        assert len(self._index) == len(context.tokens), "a token was not observed"
-        options = self._options
-        started = perf_counter()
-        tree = self._index.draft(
-            context.tokens,
-            max_nodes=budget.max_nodes,
-            max_depth=budget.max_depth,
-            min_match=options.min_match,
-            max_match=options.max_match,
-            levels=options.levels,
-            latest=options.latest,
-            escape=options.escape,
-        )
-        self._seconds = perf_counter() - started
-        return as_draft(tree, self._vocab_size, "prompt", np.full(len(tree), -1, np.int64))
+        assert len(self._text) == len(context.tokens), "a token was not observed"
+        return super().propose(context, budget)
 
     def observe(self, context: Context, draft: Draft, verdict: Verdict) -> None:
         """Read the new tokens."""
-        self._index.extend(context.tokens[len(self._index) :])
+        self._text.extend(context.tokens[len(self._text) :])
 
-    def lookup_seconds(self) -> float:
-        """Seconds of the native call."""
-        return self._seconds
+    def _origins(self, positions: np.ndarray) -> np.ndarray:
+        return np.full(len(positions), -1, np.int64)
 
 
-def make(resources: Resources, options: Mapping[str, Any]) -> Prompt:
+def make(resources: Resources, options: Mapping[str, Any]) -> PromptLookup:
     """The drafter `prompt`.
 
     Raises:
         SpecretError: an unknown option.
     """
-    return Prompt(resources.vocab_size, read_options(PromptOptions, options))
+    return PromptLookup(resources.vocab_size, read_options(PromptOptions, options))

@@ -102,6 +102,20 @@ def test_a_missing_default_store_names_the_command_that_builds_it(run: Run, mode
     )
 
 
+@pytest.mark.parametrize("command", ["decode", "eval"])
+def test_hybrid_over_the_text_alone_needs_no_store(
+    command: str, run: Run, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "the cat the cat"}\n')
+    asked = {
+        "decode": ["--prompt", "the cat the cat"],
+        "eval": ["--prompts", tmp_path / "prompts.jsonl", "--no-baselines"],
+    }
+    hybrid = ["--drafter", "hybrid", "--sources", "prompt", "--nodes", 4]
+    ran = run(command, *asked[command], *hybrid, "--model", model, "--max-new-tokens", 4)
+    assert ran.code == 0, ran.err
+
+
 @pytest.mark.parametrize("drafter", ["plain", "suffix"])
 def test_a_missing_model_is_told(drafter: str, run: Run) -> None:
     ran = decode(run, "./nowhere", drafter=drafter)
