@@ -60,5 +60,5 @@ bench: setup
 
 wheel: setup
 	rm -rf dist
-	$(BIN)/maturin build --release --locked --out dist
+	$(BIN)/maturin build --release --locked --sdist --out dist
 	$(RUN) build_scripts/check_wheel.py dist

@@ -1,10 +1,14 @@
-"""Checks a built wheel: it holds every file of the package and works in an empty environment.
+"""Checks a built wheel and the source archive it was built from.
+
+The wheel holds every file of the package and works in an empty environment; the archive holds what
+the README's commands need.
 
 Usage: python build_scripts/check_wheel.py dist
 """
 
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -26,14 +30,32 @@ print(f"{len(names)} modules import, from {specret.__path__[0]}")
 
 
 def main() -> None:
-    wheels = sorted(Path(sys.argv[1]).glob("specret-*.whl"))
-    if len(wheels) != 1:
-        sys.exit(f"error: {len(wheels)} wheels in {sys.argv[1]}, expected one\nhint: make wheel")
-    problems = content_problems(wheels[0])
-    if problems:
-        sys.exit("\n".join(f"error: {wheels[0].name}: {problem}" for problem in problems))
-    check_install(wheels[0])
-    print(f"{wheels[0].name}: complete")
+    wheel, archive = only("specret-*.whl"), only("specret-*.tar.gz")
+    for file, problems in ((wheel, content_problems(wheel)), (archive, lacking(archive))):
+        if problems:
+            sys.exit("\n".join(f"error: {file.name}: {problem}" for problem in problems))
+    check_install(wheel)
+    print(f"{wheel.name}, {archive.name}: complete")
+
+
+def only(pattern: str) -> Path:
+    """The one file of that kind in the given folder."""
+    found = sorted(Path(sys.argv[1]).glob(pattern))
+    if len(found) != 1:
+        sys.exit(f"error: {len(found)} {pattern} in {sys.argv[1]}, expected one\nhint: make wheel")
+    return found[0]
+
+
+def lacking(archive: Path) -> list[str]:
+    """Files of the project that are not in the source archive."""
+    with tarfile.open(archive) as tar:
+        held = {name.partition("/")[2] for name in tar.getnames()}
+    folders = [ROOT / name for name in ("build_scripts", "rust/src", "specret", "tests")]
+    wanted = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    wanted += [*ROOT.glob("*.md"), *ROOT.glob("rust/Cargo.*")]
+    wanted += [ROOT / name for name in ("LICENSE", "Makefile", "constraints.txt", "pyproject.toml")]
+    names = {str(path.relative_to(ROOT)) for path in wanted if path.suffix not in LEFT_OUT}
+    return [f"lacks {name}" for name in sorted(names - held)]
 
 
 def content_problems(wheel: Path) -> list[str]:
