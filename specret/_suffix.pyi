@@ -73,7 +73,7 @@ class SuffixIndex:
         max_match: int = 16,
         levels: int = 4,
         samples: int = 500,
-        escape: float = 4.0,
+        escape: float = 8.0,
     ) -> TreeArrays:
         """What followed the last tokens of `context` (T,) in the corpus.
 

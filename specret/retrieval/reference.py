@@ -76,7 +76,7 @@ def draft_blend(
     max_match: int = 16,
     levels: int = 4,
     samples: int = 500,
-    escape: float = 4.0,
+    escape: float = 8.0,
 ) -> Tree:
     """The longest matching suffix and the next shorter ones that match more often."""
     found: list[Match] = []

@@ -28,7 +28,7 @@ class SuffixOptions:
     max_match: int = 16
     levels: int = 4
     samples: int = 500
-    escape: float = 4.0
+    escape: float = 8.0
 
 
 def make(resources: Resources, options: Mapping[str, Any]) -> SuffixLookup:

@@ -48,7 +48,7 @@ impl SuffixIndex {
     }
 
     #[pyo3(signature = (context, *, max_nodes, max_depth, rule="blend", min_match=1, max_match=16,
-                        levels=4, samples=500, escape=4.0))]
+                        levels=4, samples=500, escape=8.0))]
     #[allow(clippy::too_many_arguments)] // keyword-only options of one Python call
     fn draft(
         &self,
