@@ -1,11 +1,17 @@
 """A part of build_scripts/bench_identity.py: the packaged model, float32, own answers as store."""
 
+import argparse
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from specret import engine as engines
 from specret.datastore.build import build_store
 from specret.datastore.corpus import open_corpus
 from specret.datastore.plan import BuildOptions, plan_build
+from specret.datastore.projection import Moments, Projection
+from specret.datastore.vectors import DenseIndex, exact_search
 from specret.evaluation import harness
 from specret.evaluation.prompts import load_prompts
 from specret.models.encoder import TransformersEncoder
@@ -60,3 +66,25 @@ def test_a_seed_writes_the_text_of_plain_with_every_drafter(engine, prompts):
         row = result["methods"][name]
         assert row["identical"] + row["near_ties"] == 1
     assert result["methods"]["hybrid"]["acceptance_rate"] > 0
+
+
+def test_the_dense_search_finds_what_exact_search_finds_among_real_keys(engine):
+    text = Path(argparse.__file__).read_text()
+    ids = np.array(engine.tokenizer(text)["input_ids"][:12_288], np.int64)
+    states = np.concatenate(TransformersEncoder(engine.loaded).encode(np.split(ids, 48)))
+    moments = Moments(states.shape[1])
+    moments.add(states)
+    keys = Projection.fit(moments).apply(states)
+    held_out = slice(None, None, 8)
+    stored = np.setdiff1d(np.arange(len(ids) - 1), np.arange(len(ids))[held_out])
+    following = ids[stored + 1]
+    blocks = [(keys[stored], following, stored)]
+    index = DenseIndex.build(np.unique(following), blocks)
+    found = wanted = 0
+    for query, token in zip(keys[held_out], ids[1:][held_out].tolist(), strict=True):
+        exact = exact_search(keys[stored], following, stored, query, token, 10)[1]
+        if len(exact) == 10:  # a smaller group is returned whole
+            found += len(np.intersect1d(exact, index.search(query, token, 10)[1]))
+            wanted += 10
+    assert wanted > 5_000
+    assert found >= 0.9 * wanted, found / wanted
