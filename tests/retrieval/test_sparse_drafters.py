@@ -42,7 +42,8 @@ def test_store_drafters_say_source_origin_and_signals(resources, name):
     drafter = make_drafter(name, resources, {})
     drafter.start(context(1, 2, 3))
     draft = drafter.propose(context(1, 2, 3), BUDGET)
-    assert draft.tokens.tolist()[:2] == [4, 5]
+    assert draft.tokens[0] == 4
+    assert draft.parents[draft.tokens.tolist().index(5)] == 0
     assert set(draft.sources.tolist()) == {1 << SOURCES.index("suffix")}
     assert [STREAM[origin] for origin in draft.origins] == draft.tokens.tolist()
     assert draft.signals["match_len"][0] == 3.0
