@@ -55,6 +55,8 @@ def build_index(
     from specret.datastore.corpus import open_corpus
     from specret.datastore.plan import BuildOptions, plan_build
     from specret.datastore.store import Store
+
+    output.working("loading the model")
     from specret.models.encoder import TransformersEncoder
     from specret.models.load import load_model
 
@@ -102,9 +104,10 @@ def _report(content: Mapping[str, Any], json: bool) -> None:
     state = "built" if content["fresh"] else "finished already, nothing to do"
     output.data(f"{content['store']}: {state}")
     output.data(
-        f"{counts['documents']:,} documents, {counts['tokens']:,} tokens, "
-        f"{counts.get('keys', 0):,} dense keys, {content['bytes'] / 1e6:,.1f} MB, "
-        f"{len(skipped)} files skipped"
+        f"{output.counted(counts['documents'], 'document')}, "
+        f"{output.counted(counts['tokens'], 'token')}, "
+        f"{output.counted(counts.get('keys', 0), 'dense key')}, "
+        f"{content['bytes'] / 1e6:,.1f} MB, {len(skipped):,} skipped"
     )
 
 

@@ -47,7 +47,11 @@ def inspect(
     shown = [_sample(opened, number) for number in _spread(manifest, samples)]
     tokenizer = _tokenizer(manifest, model) if shown else None
     for sample in shown:
-        sample["text"] = None if tokenizer is None else tokenizer.decode(sample["ids"])
+        sample["text"] = (
+            None
+            if tokenizer is None
+            else tokenizer.decode(sample["ids"], skip_special_tokens=False)
+        )
     if json:
         output.record("inspect", {**content, "samples": shown})
         return
@@ -86,7 +90,7 @@ def _describe(content: Mapping[str, Any]) -> str:
         ("model", f"{known['model_id']}, weights {known['weights'][:12]}, {known['dtype']}"),
         ("tokenizer", f"{known['tokenizer'][:12]}, {known['vocab_size']:,} ids"),
         ("corpus", str(content["parameters"]["corpus"])),
-        ("documents", f"{counts['documents']:,} ({counts['skipped']:,} files skipped)"),
+        ("documents", f"{counts['documents']:,} ({counts['skipped']:,} skipped)"),
         ("tokens", f"{counts['tokens']:,}, {content['bytes_per_token']:.2f} bytes each"),
     ]
     if content["bytes_per_key"] is not None:
@@ -116,12 +120,12 @@ def _tokenizer(manifest: "Manifest", model: str | None) -> Any | None:
     """The store's own tokenizer; None, and a note, where the model at hand has another."""
     from specret.models.default import MODEL_ID
     from specret.models.source import find_source
-    from specret.models.tokenizer import load_tokenizer, tokenizer_digest
+    from specret.models.tokenizer import bare_tokenizer, tokenizer_digest
 
     wanted = manifest.fingerprint
     tokenizer = None
     if model is not None or wanted.model_id == MODEL_ID:
-        tokenizer = load_tokenizer(find_source(model))
+        tokenizer = bare_tokenizer(find_source(model))
     if tokenizer is None or tokenizer_digest(tokenizer) != wanted.tokenizer:
         output.note(f"samples are ids: text needs the tokenizer of {wanted.model_id} (--model)")
         return None

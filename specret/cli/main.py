@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -56,7 +56,7 @@ def status(arguments: Sequence[str] | None = None) -> int:
             code = app(given or ["--help"], prog_name="specret", standalone_mode=False)
         except USAGE_ERROR as error:
             command = error.ctx.command_path if error.ctx else "specret"
-            output.failure(error.format_message().rstrip("."), f"{command} --help")
+            output.failure(error.format_message().rstrip(".") + _seen(error), f"{command} --help")
             return MISUSED
         except SpecretError as error:
             output.failure(str(error), error.hint)
@@ -72,6 +72,29 @@ def status(arguments: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:
         output.note("interrupted")
     return code if isinstance(code, int) else DONE
+
+
+def _seen(error: Any) -> str:
+    """The value that typer refused, where its message leaves it out."""
+    details = getattr(error.__cause__, "errors", None)  # pydantic's error, in newer typers
+    return f", seen {details()[0]['input']!r}" if details is not None else ""
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        output.data(f"specret {version('specret')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specret.cli import output
 from specret.cli.options import Machine
 from specret.models.cache import user_cache
 from specret.types import SpecretError
@@ -71,6 +72,7 @@ def open_engine(
     if store is not None:
         open_manifest(store)  # a wrong folder is told before the model loads
 
+    output.working("loading the model")
     from specret import engine
 
     return engine.load(

@@ -29,6 +29,17 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
+def working(text: str) -> None:
+    """What takes a while, told where somebody waits at a terminal."""
+    if sys.stderr.isatty():
+        note(f"{text} ...")
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 token`, `2,000 tokens`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def failure(message: str, hint: str = "") -> None:
     """What went wrong, seen against expected, and the next command."""
     note(f"error: {message}")

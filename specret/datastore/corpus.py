@@ -53,8 +53,9 @@ class Corpus:
     def read(self, start: Place) -> Iterator[Text]:
         """Usable documents from a place on (`Text.after` of an earlier one).
 
-        Files that are empty, blank, binary, not UTF-8, unreadable or linked in a loop are
-        skipped and named in `skipped`. Line ends become LF: models write no other.
+        Files that are empty, blank, binary, not UTF-8, unreadable or linked in a loop, and rows
+        without a text, are skipped and named in `skipped`. Line ends become LF: models write no
+        other.
 
         Raises:
             SpecretError: reading one place failed `ATTEMPTS` times in a row.
@@ -111,7 +112,7 @@ def open_corpus(spec: str) -> Corpus:
             differs from machine to machine). `hf:NAME[:CONFIG]`: a data set of the Hugging Face
             hub, streamed. Otherwise a path: a folder (every file in it, hidden ones and caches
             left out, in the order of their names), a JSONL or Parquet file (one document a
-            row, column text, content or code), or a text file (one document).
+            row: its text, content or code, the first that it has), or a text file (one document).
 
     Raises:
         SpecretError: there is nothing of that name, or a folder without files.

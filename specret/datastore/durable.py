@@ -18,6 +18,9 @@ TEMPORARY = ".partial"
 Progress = Callable[[str, int, int], None]
 """`progress(stage, done, total)`: called now and then while a stage runs."""
 
+REBUILD = "build the store again: specret build-index, as `specret inspect` says it was built"
+"""The cure for a file of a store that cannot be read though its digest is right."""
+
 MARKERS = "_done"
 BLOCK = 1 << 20
 

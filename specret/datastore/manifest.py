@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import Any
 
 from specret.datastore.durable import FileEntry, canonical, digest, write_whole
@@ -21,8 +22,6 @@ DENSE = frozenset({"projection", "index", "lists"})
 FOLDERS = ("tokens", "suffix", "dense")
 OF_A_BUILD = re.compile(r"[0-9a-f]{12}\.")
 """How the name of every file that a build writes begins."""
-
-REBUILD = "build the store again: specret build-index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +64,14 @@ def open_manifest(folder: str | Path) -> Manifest:
     """
     path = Path(folder) / NAME
     if not path.is_file():
-        raise SpecretError(
-            f"no datastore at {str(folder)!r}: {NAME} is not there",
-            f"build one with: specret build-index --corpus code --out {folder}",
-        )
+        raise _no_store(Path(folder))
+    again = _rebuild(Path(folder))
     try:
         read = json.loads(path.read_bytes())
         version = read.pop("format_version")
         if version != FORMAT_VERSION:
             raise SpecretError(
-                f"{path}: format version {version}, this specret reads {FORMAT_VERSION}", REBUILD
+                f"{path}: format version {version}, this specret reads {FORMAT_VERSION}", again
             )
         files = {role: FileEntry(**file) for role, file in read.pop("files").items()}
         manifest = Manifest(fingerprint=Fingerprint(**read.pop("fingerprint")), files=files, **read)
@@ -82,7 +79,7 @@ def open_manifest(folder: str | Path) -> Manifest:
     except (ValueError, TypeError, KeyError, AttributeError) as fault:
         if isinstance(fault, SpecretError):
             raise
-        raise SpecretError(f"{path} is damaged: {fault}", REBUILD) from fault
+        raise SpecretError(f"{path} is damaged: {fault}", again) from fault
     return manifest
 
 
@@ -100,20 +97,42 @@ def verify(folder: Path, manifest: Manifest, *, digests: bool = True) -> None:
     Raises:
         SpecretError: a file is missing, unlisted, a link, of another size or content.
     """
+    again = _rebuild(folder, manifest)
     for role, file in manifest.files.items():
         path = folder / file.path
         if path.is_symlink() or not path.is_file():
-            raise SpecretError(f"{path}: the file of {role} is missing or a link", REBUILD)
+            raise SpecretError(f"{path}: the file of {role} is missing or a link", again)
         size = path.stat().st_size
         if size != file.bytes:
-            raise SpecretError(f"{path}: {size} bytes, expected {file.bytes}", REBUILD)
+            raise SpecretError(f"{path}: {size} bytes, expected {file.bytes}", again)
         if digests and digest(path) != file.sha256:
-            raise SpecretError(f"{path}: its content is not what was written (sha256)", REBUILD)
+            raise SpecretError(f"{path}: its content is not what was written (sha256)", again)
     listed = {folder / file.path for file in manifest.files.values()}
     for name in FOLDERS:
         for path in sorted((folder / name).glob("*")):
             if path not in listed and not OF_A_BUILD.match(path.name):
                 raise SpecretError(f"{path} is not listed in {NAME}", "remove the file")
+
+
+def _no_store(folder: Path) -> SpecretError:
+    """The error for a folder without a manifest; nobody is told to build into foreign files."""
+    message = f"no datastore at {str(folder)!r}: {NAME} is not there"
+    if folder.is_dir() and any(folder.iterdir()):
+        return SpecretError(message, "name the folder that specret build-index wrote")
+    build = f"specret build-index --corpus code --out {quote(str(folder))}"
+    return SpecretError(message, f"build one with: {build}")
+
+
+def _rebuild(folder: Path, manifest: Manifest | None = None) -> str:
+    """The command that builds a damaged store anew, as far as the store still tells it."""
+    known = {} if manifest is None else manifest.parameters
+    model = "" if manifest is None else f" for {manifest.fingerprint.model_id}"
+    words = ["specret build-index --corpus", quote(str(known.get("corpus", "CORPUS")))]
+    words += ["--out", quote(str(folder))]
+    for name in ("max_tokens", "dense_tokens"):
+        if known.get(name) is not None:
+            words.append(f"--{name.replace('_', '-')} {known[name]}")
+    return f"build the store again{model}: {' '.join(words)}"
 
 
 def _check(manifest: Manifest) -> None:

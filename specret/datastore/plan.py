@@ -124,9 +124,12 @@ def plan_build(
         options: None: the defaults.
 
     Raises:
-        SpecretError: no usable document in the corpus, or it cannot be read.
+        SpecretError: no usable document in the corpus, or it cannot be read; the folder's place
+            is taken by a file.
     """
     options = options or BuildOptions()
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise SpecretError(f"{folder} is a file, expected a folder for the store", "name another")
     assert encoder is not None or not options.dense_tokens, "keys need an encoder"
     parameters = _parameters(corpus, fingerprint, options)
     ids, seconds_a_token, tokens_a_byte = _sample(corpus, tokenizer)

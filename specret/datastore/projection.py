@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from specret.datastore.durable import write_whole
+from specret.datastore.durable import REBUILD, write_whole
 from specret.types import SpecretError
 
 COMPONENTS = 64
@@ -134,6 +134,3 @@ class Projection:
         if not (len(width) == len(dim) == 1 and shaped and usable and (read.std > 0).all()):
             raise SpecretError(f"{path.name}: shapes or values do not fit", REBUILD)
         return read
-
-
-REBUILD = "build the store again: specret build-index"

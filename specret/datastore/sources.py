@@ -115,7 +115,6 @@ class Files:
 
         Raises:
             OSError: a read failed in a way that another try may mend.
-            SpecretError: a file of rows has no column of text.
         """
         for number in range(start[0], len(self.paths)):
             name, path = self.paths[number]
@@ -132,7 +131,8 @@ class HubRows:
     """Rows of a data set, streamed: `NAME[:CONFIG]`, its train split or else its first one.
 
     Raises:
-        SpecretError: there is no such data set or configuration, or it cannot be reached.
+        SpecretError: there is no such data set or configuration, it cannot be reached, or it is
+            known to have no column of text.
     """
 
     # `datasets` tries a broken connection again and again itself, then raises a ConnectionError
@@ -152,6 +152,12 @@ class HubRows:
             ) from fault
         self.split = "train" if "train" in splits else next(iter(splits))
         self._rows = splits[self.split]
+        columns = self._rows.column_names  # None where nothing but reading would tell
+        if columns is not None and not set(columns) & set(TEXT_COLUMNS):
+            raise SpecretError(
+                f"data set {name!r}: {_no_text(columns)}",
+                'save the column that holds the text as a JSONL file with rows {"text": ...}',
+            )
 
     @property
     def identity(self) -> str:
@@ -169,11 +175,7 @@ class HubRows:
         return [(0, 0)]
 
     def items(self, start: Place) -> Iterator[Text | Skip]:
-        """Every row from a place on.
-
-        Raises:
-            SpecretError: the rows have no column of text.
-        """
+        """Every row from a place on."""
         rows = self._rows.skip(start[1]) if start[1] else self._rows
         name = f"{self.name}/{self.split}"
         for number, row in enumerate(rows, start[1]):
@@ -232,6 +234,9 @@ def _parquet_rows(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
         yield Skip(name, f"not Parquet: {fault}", (number + 1, 0))
         return
     with file:
+        if not set(file.schema_arrow.names) & set(TEXT_COLUMNS):
+            yield Skip(name, _no_text(file.schema_arrow.names), (number + 1, 0))
+            return
         row = 0
         for batch in file.iter_batches(batch_size=256):
             for value in batch.to_pylist():
@@ -241,21 +246,16 @@ def _parquet_rows(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
 
 
 def _row_text(row: Mapping[str, Any], name: str, after: Place) -> Text | Skip:
-    """The text of one row.
-
-    Raises:
-        SpecretError: no column can be told to be the text.
-    """
+    """The text of one row: that of the first of `TEXT_COLUMNS` that it has."""
     known = [column for column in TEXT_COLUMNS if column in row]
-    strings = [column for column, value in row.items() if isinstance(value, str)]
-    if not known and len(strings) != 1:
-        raise SpecretError(
-            f"{name}: no column of text among {', '.join(row) or 'none'}, "
-            f"expected one of {', '.join(TEXT_COLUMNS)}",
-            "rename the column that holds the text to 'text'",
-        )
-    text = row[known[0] if known else strings[0]]
+    if not known:
+        return Skip(name, _no_text(row), after)
+    text = row[known[0]]
     if not isinstance(text, str):
         return Skip(name, "its text is not a string", after)
     licences = [row[column] for column in LICENCE_COLUMNS if isinstance(row.get(column), str)]
     return Text(text, name, after, licences[0] if licences else "")
+
+
+def _no_text(columns: Iterable[str]) -> str:
+    return f"no column {', '.join(TEXT_COLUMNS)}; it has {', '.join(columns) or 'none'}"

@@ -153,7 +153,7 @@ def open_store(
 
 def _compare(folder: Path, built: Fingerprint, used: Fingerprint) -> SpecretError | None:
     """Refuse, warn, or give the reason why the dense side must not be used."""
-    hint = f"build one for this model: specret build-index --model {used.model_id} --out DIR"
+    hint = "build one for this model: specret build-index --out DIR, with the same --model"
     if built.tokenizer != used.tokenizer:
         raise SpecretError(
             f"the store at {folder} was built with the tokenizer of {built.model_id} "

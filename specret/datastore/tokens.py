@@ -249,5 +249,5 @@ def no_document(corpus: Corpus) -> SpecretError:
         shown += f"\n  and {len(corpus.skipped) - 3} more"
     return SpecretError(
         f"corpus {corpus.spec!r} holds no usable document{shown}",
-        "name a corpus with UTF-8 text in it",
+        "name a corpus of UTF-8 text; rows need a column text, content or code",
     )

@@ -18,6 +18,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from specret.datastore.durable import REBUILD
 from specret.datastore.projection import Floats
 from specret.types import SpecretError, TokenArray
 
@@ -26,8 +27,6 @@ Ids = NDArray[np.int64]
 
 GPU_SCRATCH = 64 << 20
 """Bytes of scratch on a GPU; faiss would take 1.5 GiB beside the model."""
-
-REBUILD = "build the store again: specret build-index"
 
 
 class DenseIndex:

@@ -10,15 +10,28 @@ from pathlib import Path
 
 import platformdirs
 
+from specret.types import SpecretError
+
 ENVIRONMENT = "SPECRET_CACHE"
 
 
 def user_cache() -> Path:
-    """Where converted models, measured prices and default stores live.
+    """Where converted models, measured prices and default stores live; made where it is missing.
 
     The environment variable SPECRET_CACHE overrides the system's own place.
+
+    Raises:
+        SpecretError: it cannot be made.
     """
-    return Path(os.environ.get(ENVIRONMENT) or platformdirs.user_cache_dir("specret"))
+    folder = Path(os.environ.get(ENVIRONMENT) or platformdirs.user_cache_dir("specret"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise SpecretError(
+            f"the cache folder {folder} cannot be made: {fault.strerror}",
+            f"name another one: {ENVIRONMENT}=DIR",
+        ) from fault
+    return folder
 
 
 def file_sha256(path: Path) -> str:

@@ -7,9 +7,8 @@ import hashlib
 import json
 from typing import Any
 
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer
 
-from specret.models.quiet import quiet
 from specret.models.source import Source
 from specret.types import SpecretError
 
@@ -20,6 +19,10 @@ def load_tokenizer(source: Source) -> Any:
     Raises:
         SpecretError: there is none, or not one that transformers reads.
     """
+    from transformers import AutoTokenizer
+
+    from specret.models.quiet import quiet
+
     try:
         with quiet():
             return AutoTokenizer.from_pretrained(source.folder)
@@ -31,13 +34,28 @@ def load_tokenizer(source: Source) -> Any:
         ) from error
 
 
+def bare_tokenizer(source: Source) -> Any:
+    """The tokenizer as `tokenizers` reads it, else as `load_tokenizer` does.
+
+    It is there in a tenth of the time: transformers, and torch behind it, are not imported.
+
+    Raises:
+        SpecretError: as there.
+    """
+    try:
+        return Tokenizer.from_file(str(source.folder / "tokenizer.json"))
+    except Exception:  # not there or damaged; `tokenizers` raises nothing narrower
+        return load_tokenizer(source)
+
+
 def tokenizer_digest(tokenizer: Any) -> str:
     """sha256 over vocabulary, merges, added tokens, normalisation and splitting, in hex.
 
     The state of a call (truncation, padding) does not count.
     """
     content: dict[str, Any] = {"vocab": tokenizer.get_vocab()}
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    bare = isinstance(tokenizer, Tokenizer)
+    backend = tokenizer if bare else getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         content |= json.loads(backend.to_str())
         content |= {"truncation": None, "padding": None}

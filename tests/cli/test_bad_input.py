@@ -24,7 +24,10 @@ USAGE = {
     ),
     "dtype": (["decode", "--prompt", "a", "--dtype", "int8"], "Invalid value for '--dtype'"),
     "device": (["decode", "--prompt", "a", "--device", "tpu"], "Invalid value for '--device'"),
-    "threads": (["decode", "--prompt", "a", "--threads", "0"], "Invalid value for '--threads'"),
+    "threads": (
+        ["decode", "--prompt", "a", "--threads", "0"],
+        "greater than or equal to 1, seen '0'",
+    ),
     "temperature": (
         ["decode", "--prompt", "a", "--temperature", "-1"],
         "Invalid value for '--temperature'",
@@ -93,6 +96,13 @@ def test_a_missing_store_names_the_command_that_builds_it(run: Run, model: Path)
     failed(ran, "no datastore at 'nowhere'", "specret build-index --corpus code --out nowhere")
 
 
+def test_nobody_is_told_to_build_a_store_among_other_files(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    failed(
+        run("inspect", tmp_path), "no datastore at ", "the folder that specret build-index wrote"
+    )
+
+
 def test_a_missing_default_store_names_the_command_that_builds_it(run: Run, model: Path) -> None:
     ran = decode(run, model)
     failed(
@@ -136,7 +146,11 @@ def test_another_tokenizer_is_refused_with_both_sides_named(
     vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
     (other / "tokenizer.json").write_text(json.dumps(content))
     ran = decode(run, other, "--store", store)
-    failed(ran, "built with the tokenizer of tiny", "specret build-index --model permuted")
+    failed(
+        ran,
+        "built with the tokenizer of tiny",
+        "specret build-index --out DIR, with the same --model",
+    )
     assert "the model at hand is permuted" in ran.err
 
 
@@ -183,7 +197,9 @@ def test_a_damaged_store_is_told_by_file(
     file = json.loads((copy / "manifest.json").read_bytes())["files"][role]["path"]
     damage(copy / file)
     ran = run("inspect", copy, "--samples", 0)
-    failed(ran, file, "build the store again")
+    again = "build the store again for tiny: specret build-index --corpus "
+    failed(ran, file, again)
+    assert f" --out {copy} --dense-tokens " in ran.err
     if role == "suffix":
         failed(decode(run, model, "--store", copy), file, "build the store again")
 
@@ -191,6 +207,10 @@ def test_a_damaged_store_is_told_by_file(
 CORPORA: dict[str, tuple[dict[str, bytes], str]] = {
     "no file": ({}, "holds no file"),
     "only empty files": ({"a.txt": b"", "b.txt": b" \n"}, "no usable document"),
+    "only rows without a text": (
+        {"a.jsonl": b'{"question": "a"}\n'},
+        "no column text, content, code; it has question",
+    ),
     "only undecodable files": ({"a.txt": b"\xff\xfe\xfa", "b.bin": b"\0\0"}, "no usable document"),
 }
 
@@ -203,7 +223,25 @@ def test_a_corpus_of_nothing_is_told(case: str, run: Run, model: Path, tmp_path:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     out = tmp_path / "store"
-    failed(run("build-index", "--corpus", folder, "--out", out, "--model", model), message)
+    ran = run("build-index", "--corpus", folder, "--out", out, "--model", model)
+    failed(ran, "corpus ")
+    assert message in ran.err
+    assert not out.exists()
+
+
+def test_a_file_in_the_store_s_place_is_told(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text, enough for a store")
+    asked = ["--corpus", tmp_path / "text.txt", "--model", model]
+    ran = run("build-index", *asked, "--out", tmp_path / "text.txt")
+    failed(ran, "text.txt is a file, expected a folder for the store")
+
+
+def test_a_cache_that_cannot_be_made_names_the_variable(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPECRET_CACHE", str(tmp_path / "file" / "cache"))
+    failed(decode(run, model), "cache cannot be made: Not a directory", "SPECRET_CACHE=DIR")
 
 
 def test_a_missing_corpus_is_told_before_the_model_loads(run: Run) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert json.loads(ran.stdout.splitlines()[-1]) == [0, []]
     assert "Usage: specret" in ran.stdout
     assert ran.stderr == ""
+
+
+def test_the_version_is_that_of_the_package(run: Callable[..., Any]) -> None:
+    ran = run("--version")
+    assert (ran.code, ran.out) == (0, f"specret {version('specret')}\n")
 
 
 def test_help_names_every_command(run: Callable[..., Any]) -> None:

@@ -98,7 +98,12 @@ def make_bad_files(folder: Path) -> dict[str, str]:
     (folder / "up").symlink_to(folder)
     os.mkfifo(folder / "pipe")
     (folder / "damaged.parquet").write_bytes(b"PAR1 not really")
-    (folder / "rows.jsonl").write_text('{"text": \n["a list"]\n{"text": 7}\n{"text": "\\ud800"}\n')
+    (folder / "rows.jsonl").write_text(
+        '{"text": \n["a list"]\n{"text": 7}\n{"text": "\\ud800"}\n'
+        '{"question": "a", "answer": "b"}\n'
+    )
+    table = pyarrow.table({"question": ["a"], "answer": ["b"]})
+    pyarrow.parquet.write_table(table, folder / "columns.parquet")
     return {
         "latin.txt": "not UTF-8",
         "utf16.txt": "not UTF-8",
@@ -115,6 +120,8 @@ def make_bad_files(folder: Path) -> dict[str, str]:
         "rows.jsonl:2": "not a JSON object",
         "rows.jsonl:3": "not a string",
         "rows.jsonl:4": "surrogate",
+        "rows.jsonl:5": "no column text, content, code; it has question, answer",
+        "columns.parquet": "no column text, content, code; it has question, answer",
     }
 
 
@@ -182,10 +189,11 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
         open_corpus(str(tmp_path))
 
 
-def test_rows_without_a_column_of_text_are_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"question": "a", "answer": "b"}\n')
-    with pytest.raises(SpecretError, match="question, answer"):
-        list(open_corpus(str(tmp_path / "rows.jsonl")))
+def test_a_data_set_without_a_column_of_text_is_refused(tmp_path: Path) -> None:
+    table = pyarrow.table({"question": ["a"], "answer": ["b"]})
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(SpecretError, match="text, content, code; it has question, answer"):
+        open_corpus(f"hf:{tmp_path}")
 
 
 @pytest.fixture(name="hasty")

@@ -175,7 +175,7 @@ def test_another_tokenizer_is_refused_and_both_are_named(made: Path) -> None:
     used = replace(FINGERPRINT, model_id="other", tokenizer="c" * 64)
     with pytest.raises(SpecretError, match=r"toy.*bbbbbbbbbbbb.*other.*cccccccccccc") as fault:
         open_store(made, used)
-    assert "--model other" in fault.value.hint
+    assert fault.value.hint.startswith("build one for this model: specret build-index")
 
 
 OTHERS = {
@@ -197,7 +197,7 @@ def test_other_states_are_refused_for_dense_and_warned_of_for_sparse(made: Path,
     for side in ("dense", "projection"):
         with pytest.raises(SpecretError, match=r"toy.*other") as fault:
             getattr(store, side)
-        assert "--model other" in fault.value.hint
+        assert fault.value.hint.startswith("build one for this model: specret build-index")
 
 
 def test_another_dtype_is_warned_of(made: Path) -> None:

@@ -14,7 +14,8 @@ from toys import byte_tokenizer
 
 from specret.models.load import load_model
 from specret.models.repack import PackedLinear
-from specret.models.tokenizer import tokenizer_digest
+from specret.models.source import find_source
+from specret.models.tokenizer import bare_tokenizer, load_tokenizer, tokenizer_digest
 from specret.types import SpecretError
 
 
@@ -111,6 +112,14 @@ def with_token(tokenizer: Any) -> Any:
 @pytest.mark.parametrize("change", [permuted, with_token])
 def test_another_tokenizer_has_another_digest(change: Any) -> None:
     assert tokenizer_digest(change(byte_tokenizer())) != tokenizer_digest(byte_tokenizer())
+
+
+def test_a_tokenizer_has_one_digest_whoever_reads_it(folder: Path) -> None:
+    for source in (find_source(folder), find_source(None)):
+        bare, whole = bare_tokenizer(source), load_tokenizer(source)
+        assert tokenizer_digest(bare) == tokenizer_digest(whole)
+        ids = whole("def f(x):\n    return 'é'")["input_ids"]
+        assert bare.decode(ids, skip_special_tokens=False) == whole.decode(ids)
 
 
 def test_the_state_of_a_call_does_not_change_a_digest() -> None:
