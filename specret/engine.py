@@ -5,7 +5,7 @@ Puts the parts together and owns none of their logic.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,6 +20,7 @@ from specret.decode.loop import Decoding, begin, decode
 from specret.decode.prices import measure_prices
 from specret.decode.stopping import Limits, Stopping
 from specret.decode.target import TransformersTarget
+from specret.decode.writing import BatchWriter, Manner
 from specret.hybrid.budget import nodes_for
 from specret.hybrid.fused import FusedDrafter
 from specret.models.load import LoadedModel, load_model
@@ -131,10 +132,7 @@ class Engine:
             SpecretError: no token, an id outside the vocabulary, more tokens than the context
                 holds, or a chat asked of a tokenizer that has no template.
         """
-        if isinstance(prompt, np.ndarray):
-            ids = prompt.astype(np.int64)
-        else:
-            ids = np.array(self._text_ids(prompt, chat), np.int64)
+        ids = self.tokenize(prompt, chat)
         vocab_size, context_len = self.target.vocab_size, self.target.context_len
         if len(ids) == 0:
             raise SpecretError("the prompt is empty, expected at least one token")
@@ -149,6 +147,16 @@ class Engine:
                 "shorten the prompt",
             )
         return ids
+
+    def tokenize(self, prompt: Prompt, chat: bool | None = None) -> TokenArray:
+        """As `encode`, but of any number of tokens.
+
+        Raises:
+            SpecretError: a chat asked of a tokenizer that has no template.
+        """
+        if isinstance(prompt, np.ndarray):
+            return prompt.astype(np.int64)
+        return np.array(self._text_ids(prompt, chat), np.int64)
 
     def generate(self, prompt: Prompt, **options: Any) -> Result:
         """Write a text and return it whole. Options are those of `Call`.
@@ -177,6 +185,25 @@ class Engine:
         """Gap between the best two tokens after `prefix` (T,), as `call` chooses them."""
         return top2_gap(self.target, self._law(call, prompt_len), call.draw, prefix)
 
+    def writer(self, call: Call) -> BatchWriter:
+        """Answers many prompts together, each as `generate` would without drafts.
+
+        Prompt number i is answered with seed `call.seed` + i.
+
+        Raises:
+            SpecretError: the call has stop strings.
+        """
+        if call.stop:
+            raise SpecretError("stop strings end single texts, not answers written together")
+        return BatchWriter(
+            self.target,
+            Manner(
+                law=lambda prompt_len: self._law(call, prompt_len),
+                draw=lambda number: replace(call, seed=call.seed + number).draw,
+                limits=self._limits(call),
+            ),
+        )
+
     def _begin(self, prompt: Prompt, call: Call) -> "_Run":
         ids = self.encode(prompt, call.chat)
         parts = Decoding(
@@ -187,9 +214,7 @@ class Engine:
             draw=call.draw,
             budget=Budget(self.nodes, MAX_DEPTH),
         )
-        eos = frozenset(self._eos(call))
-        limits = Limits(call.max_new_tokens, eos, tuple(call.stop), self.target.context_len)
-        stopping = Stopping(limits, len(ids), self.tokenizer)
+        stopping = Stopping(self._limits(call), len(ids), self.tokenizer)
         context = Context.begin(ids, len(ids) + call.max_new_tokens)
         started = perf_counter()
         if stopping.exhausted() is None:
@@ -209,6 +234,10 @@ class Engine:
             eos=self._eos(call),
             device=self.target.device,
         )
+
+    def _limits(self, call: Call) -> Limits:
+        eos = frozenset(self._eos(call))
+        return Limits(call.max_new_tokens, eos, tuple(call.stop), self.target.context_len)
 
     def _eos(self, call: Call) -> list[int]:
         if call.eos is not None:

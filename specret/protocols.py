@@ -3,7 +3,8 @@
 Knows only the nouns of `types`. Implementations live elsewhere and are found by `registry`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -90,6 +91,42 @@ class Encoder(Protocol):
 
     def encode(self, windows: Sequence[TokenArray]) -> list[NDArray[np.float32]]:
         """States (len(w), width) of each window; row i belongs to token i, padding never shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the target wrote to one of several prompts.
+
+    Attributes:
+        number: which prompt.
+        tokens: (n,) ids, the EOS among them if it ended so.
+        states: (n - 1, width) after the final norm, of all tokens but the last; (0, 0) if none.
+    """
+
+    number: int
+    tokens: TokenArray
+    states: NDArray[np.float32]
+
+
+class Writer(Protocol):
+    """Answers prompts by the target itself, many at once."""
+
+    width: int
+    bytes_a_token: int  # of the cache, for each token of each text under way
+
+    def write(
+        self, prompts: Sequence[tuple[int, TokenArray]], rows: int, capacity: int
+    ) -> Iterator[Answer]:
+        """Answers in the order they end; the same arguments give the same bytes.
+
+        Args:
+            prompts: (number, ids (T,)) in the order they shall begin; the number keys the draws.
+            rows: most texts at once.
+            capacity: most tokens of one text.
+        """
+
+    def seconds(self, rows: int, prompt_tokens: int) -> tuple[float, float]:
+        """Measured seconds to begin a prompt of that length, and of a pass over that many rows."""
 
 
 class DenseIndex(Protocol):

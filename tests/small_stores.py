@@ -11,6 +11,7 @@ from specret.datastore.build import Built, build_store
 from specret.datastore.corpus import Corpus, open_corpus
 from specret.datastore.plan import BuildOptions, plan_build
 from specret.datastore.sources import Place, Skip, Text
+from specret.protocols import Answer
 from specret.types import Fingerprint
 
 VOCAB = 256
@@ -47,6 +48,39 @@ class SumEncoder:
         for back in range(1, min(9, len(window))):
             out[back:] += own[:-back] * 0.7**back
         return out
+
+
+class ToyWriter:
+    """Answers by a random walk that the prompt's number and ids decide; every fifth is empty."""
+
+    width = WIDTH
+    bytes_a_token = 16
+
+    def __init__(self, kill_at: float = float("inf")) -> None:
+        self.left = kill_at
+        self.batches: list[list[int]] = []
+
+    def write(
+        self, prompts: Sequence[tuple[int, NDArray[np.int64]]], rows: int, capacity: int
+    ) -> Iterator[Answer]:
+        self.batches.append([number for number, _ in prompts])
+        for number, ids in prompts:
+            assert len(ids) < capacity
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            tokens, states = self.answer(number, ids)
+            yield Answer(number, tokens, states)
+
+    def answer(
+        self, number: int, ids: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        rng = np.random.default_rng([number, *ids])
+        tokens = rng.integers(0, VOCAB, 0 if number % 5 == 4 else rng.integers(1, 21))
+        return tokens, SumEncoder().states(tokens)[: max(0, len(tokens) - 1)]
+
+    def seconds(self, rows: int, prompt_tokens: int) -> tuple[float, float]:
+        return 0.01, 0.1
 
 
 class Faulty:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specret.cli import output
+from specret.cli.opening import CODE
 from specret.cli.options import Device, Dtype, Json, Machine, Model, Threads
 
 if TYPE_CHECKING:
@@ -38,6 +39,35 @@ def build_index(
         int,
         typer.Option(min=0, help="Positions whose hidden states become keys; 0: no dense side."),
     ] = 300_000,
+    generate: Annotated[
+        bool,
+        typer.Option(
+            "--generate", help="Store the model's own answers to prompts made from the corpus."
+        ),
+    ] = False,
+    generate_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Answer tokens to store; 250,000 without it.")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="code|text",
+            help="Prompts: signatures with docstrings, or beginnings of texts; without it what "
+            "fits the corpus.",
+        ),
+    ] = None,
+    answer_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens of one answer; 256 without it.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help="Of the answers; greedy without it.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of answers at a temperature; 0 without it.")
+    ] = None,
+    with_prompts: Annotated[
+        bool, typer.Option("--with-prompts", help="Store the prompts too, before their answers.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     model: Model = None,
     dtype: Dtype = "auto",
@@ -50,24 +80,34 @@ def build_index(
     The hidden states of the model become keys of its dense side. A build that was stopped goes
     on where it was when the same command runs again.
     """
-    from specret.cli.opening import store_place
-    from specret.datastore.build import build_store
-    from specret.datastore.corpus import open_corpus
-    from specret.datastore.plan import BuildOptions, plan_build
+    from specret.cli.building import answers_job, corpus_job
+    from specret.datastore.own_plan import OwnOptions
+    from specret.datastore.plan import BuildOptions
     from specret.datastore.store import Store
 
-    output.working("loading the model")
-    from specret.models.encoder import TransformersEncoder
-    from specret.models.load import load_model
-
-    options = BuildOptions(max_tokens=max_tokens, dense_tokens=dense_tokens)
-    texts = open_corpus(corpus)
     machine = Machine(model, dtype, device, threads)
-    loaded = load_model(machine.model, dtype=dtype, device=device, threads=threads)
-    known = loaded.fingerprint
-    folder = out or store_place(known.model_id, known.weights, corpus)
-    encoder = TransformersEncoder(loaded) if dense_tokens else None
-    plan = plan_build(texts, loaded.tokenizer, encoder, known, folder, options)
+    own = {
+        "generate_tokens": generate_tokens,
+        "recipe": recipe,
+        "answer_tokens": answer_tokens,
+        "temperature": temperature,
+        "seed": seed,
+        "with_prompts": with_prompts or None,
+    }
+    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    if generate:
+        if max_tokens is not None:
+            raise typer.BadParameter(
+                "--max-tokens cuts a corpus; with --generate it is --generate-tokens"
+            )
+        given.setdefault("recipe", CODE if corpus == CODE else "text")
+        job = answers_job(machine, corpus, out, OwnOptions(dense_tokens=dense_tokens, **given))
+    else:
+        if given:
+            option = next(iter(given)).replace("_", "-")
+            raise typer.BadParameter(f"--{option} belongs to --generate")
+        job = corpus_job(machine, corpus, out, BuildOptions(max_tokens, dense_tokens))
+    plan = job.plan
     output.note(str(plan))
     if dry_run:
         if json:
@@ -75,19 +115,22 @@ def build_index(
         return
     try:
         with output.progress_bars() as progress:
-            built = build_store(plan, texts, loaded.tokenizer, encoder, known, progress)
+            built = job.build(progress)
     except KeyboardInterrupt:
         output.note("the same command goes on where this one stopped")
         raise
-    skipped = Store(folder, built.manifest).skipped()
+    skipped = Store(plan.folder, built.manifest).skipped()
     content = {
-        "store": str(folder),
+        "store": str(plan.folder),
         "fresh": built.fresh,
         "counts": dict(built.manifest.counts),
         "bytes": built.manifest.bytes,
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped],
         "plan": _plan(plan),
     }
+    wanted = plan.parameters.get("generate_tokens", 0)
+    if built.manifest.counts["tokens"] < wanted:
+        output.note(f"the prompts of this corpus gave no more; asked were {wanted:,} tokens")
     _report(content, json)
 
 
@@ -119,6 +162,7 @@ def _plan(plan: "Plan") -> dict[str, Any]:
         "keys": plan.keys,
         "seconds": dict(plan.seconds),
         "bytes": plan.bytes,
+        "memory": plan.memory,
         "folder": str(plan.folder),
         "finished": plan.finished,
     }

@@ -90,6 +90,7 @@ def _describe(content: Mapping[str, Any]) -> str:
         ("model", f"{known['model_id']}, weights {known['weights'][:12]}, {known['dtype']}"),
         ("tokenizer", f"{known['tokenizer'][:12]}, {known['vocab_size']:,} ids"),
         ("corpus", str(content["parameters"]["corpus"])),
+        ("content", _kind(content["parameters"])),
         ("documents", f"{counts['documents']:,} ({counts['skipped']:,} skipped)"),
         ("tokens", f"{counts['tokens']:,}, {content['bytes_per_token']:.2f} bytes each"),
     ]
@@ -103,6 +104,15 @@ def _describe(content: Mapping[str, Any]) -> str:
         )
     rows.append(("size", f"{content['bytes'] / 1e6:,.1f} MB"))
     return "\n".join(f"{name:<10}  {value}" for name, value in rows)
+
+
+def _kind(parameters: Mapping[str, Any]) -> str:
+    if "recipe" not in parameters:
+        return "the corpus' own text"
+    temperature = parameters["temperature"]
+    how = f"temperature {temperature}, seed {parameters['seed']}" if temperature else "greedy"
+    prompts = "with the prompts" if parameters["with_prompts"] else "without the prompts"
+    return f"the model's answers to prompts of the recipe {parameters['recipe']}, {how}, {prompts}"
 
 
 def _spread(manifest: "Manifest", samples: int) -> list[int]:

@@ -20,18 +20,20 @@ if TYPE_CHECKING:
 CODE = "code"
 
 
-def store_place(model_id: str, weights: str, corpus: str) -> Path:
+def store_place(model_id: str, weights: str, corpus: str, *, own: bool = False) -> Path:
     """The folder in the user's cache for a model and a corpus.
 
     Args:
         model_id: name of the model, without a path.
         weights: digest of its weights.
         corpus: as given to build-index; a path counts with all its folders.
+        own: whether the store holds the model's own answers instead of the corpus' text.
     """
     if Path(corpus).exists() and corpus != CODE:
         full = str(Path(corpus).resolve())
         corpus = f"{Path(full).name}-{sha256(full.encode()).hexdigest()[:8]}"
-    return user_cache() / "stores" / f"{_slug(model_id)}-{weights[:8]}" / _slug(corpus)
+    name = _slug(corpus) + ("-answers" if own else "")
+    return user_cache() / "stores" / f"{_slug(model_id)}-{weights[:8]}" / name
 
 
 def default_store(model: str | None) -> Path:

@@ -72,13 +72,19 @@ def progress_bars() -> Iterator[Progress]:
         yield lambda stage, done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Remaining
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
 
     columns = (
         TextColumn("{task.description:<8}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
+        Speed(),
     )
     with Progress(*columns, TimeElapsedColumn(), Remaining(), console=Console(stderr=True)) as bars:
         stages: dict[str, Any] = {}

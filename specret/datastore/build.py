@@ -6,7 +6,7 @@ killed build goes on where it stopped and ends byte-identical; until the manifes
 the end, an older store in the same folder stays as it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from specret.datastore.corpus import Corpus
 from specret.datastore.durable import (
     MARKERS,
     TEMPORARY,
+    FileEntry,
     Marker,
     Progress,
     entry,
@@ -29,10 +30,10 @@ from specret.datastore.durable import (
     settle,
     write_marker,
 )
-from specret.datastore.manifest import FOLDERS, OF_A_BUILD, Manifest, open_manifest
-from specret.datastore.plan import Plan, is_finished
+from specret.datastore.manifest import ANSWERS, FOLDERS, OF_A_BUILD, Manifest, open_manifest
+from specret.datastore.plan import BuildOptions, Plan, is_finished
 from specret.datastore.projection import Floats
-from specret.datastore.states import Extraction, Windows, choose_windows, read_keys, write_keys
+from specret.datastore.states import Extraction, choose_windows, read_keys, write_keys
 from specret.datastore.tokens import write_tokens
 from specret.protocols import Encoder, Tokenizer
 from specret.types import Fingerprint, SpecretError, TokenArray
@@ -70,9 +71,9 @@ def build_store(
         SpecretError: another build is at work in the folder, nothing usable in the corpus, too
             many states that are not finite, or a corpus too short for a single key.
     """
-    folder = plan.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
+    folder, options = plan.folder, plan.options
+    assert options is not None, "a plan of own answers"
+    with alone(folder):
         if is_finished(folder, plan.parameters):
             return Built(open_manifest(folder), False)
         text = write_tokens(
@@ -81,24 +82,35 @@ def build_store(
             corpus,
             tokenizer,
             vocab_size=fingerprint.vocab_size,
-            max_tokens=plan.options.max_tokens,
+            max_tokens=options.max_tokens,
             expected=plan.tokens or 0,
             progress=progress,
         )
-        stages = [text, _write_suffix(plan, text, fingerprint, progress)]
+        stages = [text, write_suffix(plan, text, fingerprint, progress)]
         if plan.parameters["dense_key"] is not None:
             assert encoder is not None, "keys need an encoder"
-            stages.append(_write_dense(plan, text, encoder, progress))
-        files = {role: file for stage in stages for role, file in stage.files.items()}
-        counts = {name: value for stage in stages for name, value in stage.facts.items()}
-        manifest = Manifest(fingerprint, plan.parameters, counts, files)
-        manifest.save(folder)
-        _clean(folder, manifest)
+            stages.append(_write_dense(plan, options, text, encoder, progress))
+        return finish(plan, stages, fingerprint)
+
+
+def finish(plan: Plan, stages: Sequence[Marker], fingerprint: Fingerprint) -> Built:
+    """Make the files of finished stages the state of the store, and remove what it replaces."""
+    files = {role: file for stage in stages for role, file in stage.files.items()}
+    counts = {name: value for stage in stages for name, value in stage.facts.items()}
+    manifest = Manifest(fingerprint, plan.parameters, counts, files)
+    manifest.save(plan.folder)
+    _clean(plan.folder, manifest)
     return Built(manifest, True)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else builds in the folder, which is made where it is missing, meanwhile.
+
+    Raises:
+        SpecretError: somebody does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / LOCK, timeout=0):
             yield
@@ -109,7 +121,8 @@ def _alone(folder: Path) -> Iterator[None]:
         ) from fault
 
 
-def _write_suffix(plan: Plan, text: Marker, fingerprint: Fingerprint, progress: Progress) -> Marker:
+def write_suffix(plan: Plan, text: Marker, fingerprint: Fingerprint, progress: Progress) -> Marker:
+    """The suffix index over the token files that `text` marks."""
     folder, name = plan.folder, f"{plan.parameters['sparse_key']}.suffix"
     if done := read_marker(folder, name):
         return done
@@ -130,14 +143,15 @@ def _write_suffix(plan: Plan, text: Marker, fingerprint: Fingerprint, progress: 
     return write_marker(folder, name, {"suffix": entry(folder, final, tokens)}, {})
 
 
-def _write_dense(plan: Plan, text: Marker, encoder: Encoder, progress: Progress) -> Marker:
+def _write_dense(
+    plan: Plan, options: BuildOptions, text: Marker, encoder: Encoder, progress: Progress
+) -> Marker:
     folder, key = plan.folder, plan.parameters["dense_key"]
     name = f"{key}.dense"
     if done := read_marker(folder, name):
         return done
     tokens = np.memmap(folder / text.files["tokens"].path, f"<u{text.facts['width']}", "r")
     offsets = np.fromfile(folder / text.files["offsets"].path, "<u8")
-    options = plan.options
     windows = choose_windows(tokens, offsets, window=options.window, wanted=options.dense_tokens)
     if not windows.keys:
         raise SpecretError(
@@ -148,26 +162,47 @@ def _write_dense(plan: Plan, text: Marker, encoder: Encoder, progress: Progress)
     how = Extraction(options.batch_tokens, options.shard_keys, options.components)
     (folder / "dense").mkdir(exist_ok=True)
     shards = write_keys(folder, key, tokens, windows, encoder, how, progress)
-    return _write_index(folder, name, tokens, windows, shards, progress)
+    refused = sum(shard.facts["refused"] for shard in shards)
+    keys = Keys(windows.positions(), (read_keys(folder, shard) for shard in shards), refused)
+    return write_index(folder, name, tokens, keys, shards[0].files["projection"], progress)
 
 
-def _write_index(
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """All keys of a store.
+
+    Attributes:
+        positions: (K,) of every key, and perhaps of some that were refused.
+        blocks: keys (n, d) with their positions (n,); the first sets the range of a dimension.
+        refused: states that were not finite.
+    """
+
+    positions: NDArray[np.int64]
+    blocks: Iterable[tuple[Floats, NDArray[np.int64]]]
+    refused: int
+
+
+def write_index(
     folder: Path,
     name: str,
     tokens: NDArray[Any],
-    windows: Windows,
-    shards: list[Marker],
+    keys: Keys,
+    projection: FileEntry,
     progress: Progress,
 ) -> Marker:
+    """The dense index of all keys; stage `name` begins with the build's key."""
     from specret.datastore.vectors import DenseIndex
 
-    def blocks() -> Iterator[tuple[Floats, TokenArray, NDArray[np.int64]]]:
-        for number, shard in enumerate(shards):
-            keys, positions = read_keys(folder, shard)
-            yield keys, tokens[positions + 1].astype(np.int64), positions
-            progress("index", number + 1, len(shards))
+    done = 0
 
-    following = np.unique(tokens[windows.positions() + 1]).astype(np.int64)
+    def blocks() -> Iterator[tuple[Floats, TokenArray, NDArray[np.int64]]]:
+        nonlocal done
+        for block, positions in keys.blocks:
+            yield block, tokens[positions + 1].astype(np.int64), positions
+            done += len(block)
+            progress("index", min(done, len(keys.positions)), len(keys.positions))
+
+    following = np.unique(tokens[keys.positions + 1]).astype(np.int64)
     index = DenseIndex.build(following, blocks())
     final = {role: folder / "dense" / f"{name[:12]}.{role}" for role in ("index", "lists")}
     partial = {role: path.with_name(path.name + TEMPORARY) for role, path in final.items()}
@@ -176,9 +211,8 @@ def _write_index(
         settle(path, final[role])
     rows = {"index": len(index), "lists": len(following)}
     files = {role: entry(folder, final[role], rows[role]) for role in final}
-    files["projection"] = shards[0].files["projection"]
-    refused = sum(shard.facts["refused"] for shard in shards)
-    facts = {"keys": len(index), "dim": index.dim, "refused": refused}
+    files["projection"] = projection
+    facts = {"keys": len(index), "dim": index.dim, "refused": keys.refused}
     return write_marker(folder, name, files, facts)
 
 
@@ -186,7 +220,9 @@ def _clean(folder: Path, manifest: Manifest) -> None:
     """Remove what builds left that is not of this store; files of other makers stay."""
     keep = {folder / file.path for file in manifest.files.values()}
     sparse, dense = manifest.parameters["sparse_key"], manifest.parameters["dense_key"]
-    stages = (f"{sparse}.tokens", f"{sparse}.suffix", f"{dense}.dense")
+    answers = manifest.parameters.get("answers_key")
+    stages = [f"{sparse}.tokens", f"{sparse}.suffix", f"{dense}.dense"]
+    stages += [f"{answers}.{role}" for role in manifest.files if ANSWERS.fullmatch(role)]
     keep |= {marker_path(folder, stage) for stage in stages}
     for name in (*FOLDERS, MARKERS):
         for path in (folder / name).glob("*"):

@@ -19,7 +19,10 @@ FORMAT_VERSION = 1
 NAME = "manifest.json"
 SPARSE = frozenset({"tokens", "offsets", "documents", "skipped", "suffix"})
 DENSE = frozenset({"projection", "index", "lists"})
-FOLDERS = ("tokens", "suffix", "dense")
+ANSWERS = re.compile(r"answers-\d{5}")
+"""Roles of the shards of a store of the target's own answers."""
+
+FOLDERS = ("tokens", "suffix", "dense", "answers")
 OF_A_BUILD = re.compile(r"[0-9a-f]{12}\.")
 """How the name of every file that a build writes begins."""
 
@@ -33,7 +36,7 @@ class Manifest:
         parameters: what it was built from and how; equal parameters give equal bytes.
         counts: documents, tokens, skipped, width (bytes a token) and, with a dense side, keys,
             dim, refused.
-        files: by role, `SPARSE` and perhaps `DENSE`.
+        files: by role, `SPARSE` and perhaps `DENSE` and shards of answers.
     """
 
     fingerprint: Fingerprint
@@ -137,7 +140,7 @@ def _rebuild(folder: Path, manifest: Manifest | None = None) -> str:
 
 def _check(manifest: Manifest) -> None:
     """Raise ValueError or KeyError where something is not as it must be."""
-    roles = set(manifest.files)
+    roles = {role for role in manifest.files if not ANSWERS.fullmatch(role)}
     if roles not in (SPARSE, SPARSE | DENSE):
         raise ValueError(f"files of roles {sorted(roles)}")
     for file in manifest.files.values():

@@ -71,37 +71,43 @@ class Plan:
     Attributes:
         folder: where the store goes.
         parameters: what it is built from and how, as the manifest will say.
-        options: the frozen sizes.
-        documents: files or rows.
+        options: the frozen sizes; None for a store of own answers, which has others.
+        documents: files or rows; of a store of own answers, prompts.
         tokens: about.
         keys: at most.
         seconds: by stage (tokens, suffix, states), about.
         bytes: of the finished store, about.
         finished: such a store is there already, whole.
+        memory: most bytes held beside the model, where that is bounded beforehand.
     """
 
     folder: Path
     parameters: Mapping[str, Any]
-    options: BuildOptions
+    options: BuildOptions | None
     documents: int | None
     tokens: int | None
     keys: int | None
     seconds: Mapping[str, float | None]
     bytes: int | None
     finished: bool
+    memory: int | None = None
 
     def __str__(self) -> str:
         seconds = ", ".join(f"{s} {_about(t, ' s')}" for s, t in self.seconds.items())
         size = None if self.bytes is None else self.bytes / 1e6
-        rows = (
+        own = "recipe" in self.parameters
+        rows = [
             ("corpus", str(self.parameters["corpus"])),
-            ("documents", _about(self.documents)),
+            ("prompts", f"{self.documents:,}") if own else ("documents", _about(self.documents)),
             ("tokens", _about(self.tokens)),
             ("dense keys", _about(self.keys)),
             ("time", seconds),
             ("size", _about(size, " MB")),
-            ("folder", str(self.folder) + (" (finished already)" if self.finished else "")),
-        )
+        ]
+        if self.memory is not None:
+            rows.append(("memory", f"at most {self.memory / 1e6:,.0f} MB beside the model"))
+        finished = " (finished already)" if self.finished else ""
+        rows.append(("folder", f"{self.folder}{finished}"))
         return "\n".join(f"{name:<10}  {value}" for name, value in rows)
 
 
@@ -181,14 +187,15 @@ def _parameters(corpus: Corpus, fingerprint: Fingerprint, options: BuildOptions)
         "vocab_size": fingerprint.vocab_size,
         "max_tokens": options.max_tokens,
     }
-    sparse_key = _key(sparse)
+    sparse_key = key_of(sparse)
     dense_key = None
     if options.dense_tokens:
-        dense_key = _key({"of": sparse_key, **asdict(fingerprint), **asdict(options)})
+        dense_key = key_of({"of": sparse_key, **asdict(fingerprint), **asdict(options)})
     return {**asdict(options), **sparse, "sparse_key": sparse_key, "dense_key": dense_key}
 
 
-def _key(parameters: Mapping[str, Any]) -> str:
+def key_of(parameters: Mapping[str, Any]) -> str:
+    """Twelve hex digits that name the files of a build with these parameters."""
     return sha256(canonical(parameters)).hexdigest()[:12]
 
 

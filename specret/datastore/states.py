@@ -229,14 +229,22 @@ def _collect(
             rows[at][finite] = kept if projection is None else projection.apply(kept)
         done += int(part.lengths[batch].sum())
         count(done)
-    refused = len(good) - int(good.sum())
-    if refused > MAX_REFUSED * len(good):
+    check_refused(len(good) - int(good.sum()), len(good))
+    return rows, good
+
+
+def check_refused(refused: int, states: int) -> None:
+    """Whether so many of so many states may be left out.
+
+    Raises:
+        SpecretError: more than `MAX_REFUSED` of them.
+    """
+    if refused > MAX_REFUSED * states:
         raise SpecretError(
-            f"{refused} of {len(good)} hidden states are not finite, expected at most "
+            f"{refused} of {states} hidden states are not finite, expected at most "
             f"{MAX_REFUSED:.0%}",
             "build with --dtype float32",
         )
-    return rows, good
 
 
 def _write_shard(

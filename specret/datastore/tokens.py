@@ -97,6 +97,33 @@ def write_tokens(
         return writer.finish(name)
 
 
+def write_documents(
+    folder: Path,
+    name: str,
+    ids: Sequence[NDArray[np.int64]],
+    origins: Sequence[tuple[str, str]],
+    skipped: Sequence[tuple[str, str]],
+    vocab_size: int,
+) -> Marker:
+    """The same files from documents that are ids already.
+
+    Args:
+        folder: the store.
+        name: of the stage, the build's key and ".tokens".
+        ids: of each document (T,), none of them empty.
+        origins: name and licence of each.
+        skipped: name and reason of what was passed over.
+        vocab_size: ids are below it.
+    """
+    key = name.removesuffix(".tokens")
+    _checkpoint(folder, key).unlink(missing_ok=True)  # done at once, so done anew after a kill
+    with _Writer(folder, key, token_dtype(vocab_size)) as writer:
+        for document, (origin, licence) in zip(ids, origins, strict=True):
+            writer.add(Text("", origin, (0, 0), licence), document)
+        writer.save(skipped)
+        return writer.finish(name)
+
+
 class _Writer:
     """The growing token files, and a checkpoint that says how much of them counts."""
 
@@ -104,7 +131,7 @@ class _Writer:
         self.place: Place = (0, 0)
         self.documents = self.tokens = self.skipped = 0
         self._folder, self._dtype = folder, dtype
-        self._checkpoint = marker_path(folder, f"{key}.tokens{TEMPORARY}")
+        self._checkpoint = _checkpoint(folder, key)
         self._final = {role: folder / "tokens" / f"{key}.{role}" for role in ROLES}
         self._partial = {r: p.with_name(p.name + TEMPORARY) for r, p in self._final.items()}
         self._reported = 0  # of the corpus' list of skipped, in this run
@@ -192,6 +219,10 @@ class _Writer:
         marker = write_marker(self._folder, name, files, facts)
         self._checkpoint.unlink()
         return marker
+
+
+def _checkpoint(folder: Path, key: str) -> Path:
+    return marker_path(folder, f"{key}.tokens{TEMPORARY}")
 
 
 def _batches(texts: Iterator[Text]) -> Iterator[list[Text]]:

@@ -4,6 +4,7 @@ In: key and value states of new rows, layer by layer, from a transformers model.
 everything cached. Knows no tokens, masks or drafts.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -96,6 +97,17 @@ class PreallocatedCache(Cache):
     def length(self) -> int:
         """Rows filled."""
         return self._own_layers[0].length
+
+    @property
+    def bytes_a_token(self) -> int:
+        """Of keys and values of all layers; known once a row was fed."""
+        halves = [half for layer in self._own_layers for half in (layer.keys, layer.values)]
+        return sum(half.shape[1] * half.shape[3] * half.element_size() for half in halves)
+
+    def filled(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Views of the keys and values of each layer, (1, heads, length, head_dim)."""
+        for layer in self._own_layers:
+            yield layer.keys[:, :, : layer.length], layer.values[:, :, : layer.length]
 
     def restart(self, capacity: int) -> None:
         """Forget every row; buffers are kept where they are large enough."""

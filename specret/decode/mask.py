@@ -35,7 +35,7 @@ def visible(parents: tree.Parents, cached: int, window: int | None) -> np.ndarra
 
 
 def additive(seen: np.ndarray, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """(1, 1, rows, columns): 0 where a row may look, the dtype's minimum where not."""
+    """(B, 1, rows, columns) of `seen` (B, rows, columns): 0, or the least where it may not."""
     hidden = torch.from_numpy(~seen).to(device)
     mask = torch.zeros(seen.shape, dtype=dtype, device=device)
-    return mask.masked_fill_(hidden, torch.finfo(dtype).min)[None, None]
+    return mask.masked_fill_(hidden, torch.finfo(dtype).min)[:, None]

@@ -5,6 +5,7 @@ Knows no drafter, no sampling and no text.
 """
 
 import inspect
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +29,9 @@ PREFILL_CHUNK = 512
 
 Windows = dict[str, int | None]
 """Layer type -> how many positions back its rows see (None: all)."""
+
+Seen = Callable[[int | None], np.ndarray]
+"""Of such a number: (B or 1, rows, columns), may the row look at the column?"""
 
 
 class Loaded(Protocol):
@@ -105,33 +109,60 @@ class TransformersTarget:
             self._cache.keep(self._start, rows)
         return Features(self._start, {FINAL_NORM: self._rows()[rows]})
 
-    def _forward(self, module: Any, tokens: TokenArray, parents: np.ndarray) -> Any:
-        cached = self._cache.length
-        positions = mask.row_positions(parents, cached)
+    def run(
+        self, module: Any, tokens: np.ndarray, positions: np.ndarray, seen: Seen, cache: Any
+    ) -> Any:
+        """One pass of the model or its body over any cache; the states are kept for `states`.
+
+        Args:
+            module: the model, or its body where the LM head is not wanted.
+            tokens: (B, n) ids.
+            positions: (B, n) absolute positions.
+            seen: (B or 1, n, columns) which column each row may look at, for a window or None.
+            cache: what holds the rows before.
+        """
+        masks = {
+            kind: mask.additive(seen(window), self.dtype, self.device)
+            for kind, window in self._windows.items()
+        }
         inputs: dict[str, Any] = {
-            "input_ids": torch.from_numpy(tokens).to(self.device)[None],
-            "position_ids": torch.from_numpy(positions).to(self.device)[None],
-            "attention_mask": self._masks(parents, cached),
-            self._cache_name: self._cache,
+            "input_ids": torch.from_numpy(tokens).to(self.device),
+            "position_ids": torch.from_numpy(positions).to(self.device),
+            "attention_mask": masks if len(masks) > 1 else next(iter(masks.values())),
+            self._cache_name: cache,
             "use_cache": True,
         }
         with torch.inference_mode():
-            self._cache.reserve(len(tokens))
             return module(**inputs)
 
-    def _masks(self, parents: np.ndarray, cached: int) -> Any:
-        masks = {
-            kind: mask.additive(mask.visible(parents, cached, window), self.dtype, self.device)
-            for kind, window in self._windows.items()
-        }
-        return masks if len(masks) > 1 else next(iter(masks.values()))
+    @property
+    def states(self) -> torch.Tensor:
+        """(B, n, H) after the final norm, of the last pass."""
+        assert self._states is not None
+        return self._states
+
+    @property
+    def cache(self) -> PreallocatedCache:
+        """Of the sequence at hand."""
+        return self._cache
+
+    def _forward(self, module: Any, tokens: TokenArray, parents: np.ndarray) -> Any:
+        cached = self._cache.length
+        with torch.inference_mode():
+            self._cache.reserve(len(tokens))
+        return self.run(
+            module,
+            tokens[None],
+            mask.row_positions(parents, cached)[None],
+            lambda window: mask.visible(parents, cached, window)[None],
+            self._cache,
+        )
 
     def _keep_states(self, _module: Any, _inputs: Any, output: Any) -> None:
         self._states = output.last_hidden_state
 
     def _rows(self) -> torch.Tensor:
-        assert self._states is not None
-        return self._states[0]
+        return self.states[0]
 
     def _check_rewinding(self) -> None:
         """Commit the second branch of a small tree and compare with the model's own forward."""

@@ -60,6 +60,14 @@ USAGE = {
         "--sources belongs to hybrid, which is not among the methods",
     ),
     "dense tokens": (["build-index", "--dense-tokens", "-1"], "Invalid value for '--dense-tokens'"),
+    "own answers without generate": (
+        ["build-index", "--answer-tokens", "9"],
+        "--answer-tokens belongs to --generate",
+    ),
+    "generate with max tokens": (
+        ["build-index", "--generate", "--max-tokens", "9"],
+        "with --generate it is --generate-tokens",
+    ),
     "max tokens": (["build-index", "--max-tokens", "0"], "Invalid value for '--max-tokens'"),
 }
 
@@ -242,6 +250,22 @@ def test_a_cache_that_cannot_be_made_names_the_variable(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SPECRET_CACHE", str(tmp_path / "file" / "cache"))
     failed(decode(run, model), "cache cannot be made: Not a directory", "SPECRET_CACHE=DIR")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--recipe", "poem"], "unknown recipe 'poem', expected one of code, text"),
+        (["--recipe", "code"], "gives no prompt of 1 to 118 tokens by the recipe code"),
+        (["--answer-tokens", "120", "--recipe", "text"], "gives no prompt of 1 to 8 tokens"),
+    ],
+)
+def test_a_corpus_that_asks_nothing_is_told(
+    more: list[str], message: str, run: Run, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    asked = ["--corpus", corpus, "--model", model, "--out", tmp_path / "s", "--generate"]
+    failed(run("build-index", *asked, "--answer-tokens", 10, *more), message)
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_missing_corpus_is_told_before_the_model_loads(run: Run) -> None:

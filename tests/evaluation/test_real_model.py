@@ -12,8 +12,12 @@ from specret.datastore.corpus import open_corpus
 from specret.datastore.plan import BuildOptions, plan_build
 from specret.datastore.projection import Moments, Projection
 from specret.datastore.vectors import DenseIndex, exact_search
+from specret.decode.call import Call
 from specret.evaluation import harness
+from specret.evaluation.identity import compare
 from specret.evaluation.prompts import load_prompts
+from specret.evaluation.sample import Writing
+from specret.evaluation.summary import gap_after
 from specret.models.encoder import TransformersEncoder
 
 pytestmark = pytest.mark.slow
@@ -66,6 +70,19 @@ def test_a_seed_writes_the_text_of_plain_with_every_drafter(engine, prompts):
         row = result["methods"][name]
         assert row["identical"] + row["near_ties"] == 1
     assert result["methods"]["hybrid"]["acceptance_rate"] > 0
+
+
+def test_answers_written_together_are_those_of_plain(engine):
+    asked = load_prompts("humaneval", skip=3, every=20, limit=6)
+    prompts = [engine.encode(prompt.turns[0]) for prompt in asked]
+    how = Writing(32, 0.0, 0)
+    answers = list(engine.writer(Call(max_new_tokens=32)).write(list(enumerate(prompts)), 4, 600))
+    assert sorted(answer.number for answer in answers) == list(range(6))
+    for answer in answers:
+        prompt = prompts[answer.number]
+        alone = engine.generate(prompt, max_new_tokens=32).tokens
+        found = compare(alone, answer.tokens, gap_after(engine, prompt, how), half=False)
+        assert found is None or found.near_tie, found
 
 
 def test_the_dense_search_finds_what_exact_search_finds_among_real_keys(engine):

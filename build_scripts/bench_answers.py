@@ -1,0 +1,131 @@
+"""How fast the target answers many prompts together, against one by one, and does it say the same?
+
+Prompts are made from the standard library by the recipe `code`. In one process and interleaved:
+plain decoding of single prompts, and a whole build of a store of own answers with and without its
+dense side. Prints one JSON object. Exit status 1 where an answer differs beyond rounding.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter
+from typing import Any
+
+import psutil
+
+from specret import engine as engines
+from specret.datastore.answers import read_shard
+from specret.datastore.build import Built
+from specret.datastore.corpus import open_corpus
+from specret.datastore.durable import Marker
+from specret.datastore.own import build_own
+from specret.datastore.own_plan import OwnOptions, OwnPlan, plan_own
+from specret.datastore.recipes import questions
+from specret.decode.call import Call
+from specret.evaluation.identity import compare
+from specret.evaluation.sample import Writing
+from specret.evaluation.summary import gap_after
+
+
+def main() -> None:
+    args = _arguments()
+    engine = engines.load(args.model, drafter="plain", dtype=args.dtype, threads=args.threads)
+    texts = open_corpus("code")
+    found = questions("code", texts)
+    prompts = [engine.tokenize(question.text) for question in found]
+    call = Call(max_new_tokens=args.answer_tokens)
+    folder = Path(tempfile.mkdtemp(prefix="answers-"))
+    rates: dict[str, list[float]] = {"one by one": [], "with keys": [], "without keys": []}
+    memory: dict[str, Any] = {}
+    counts = {"identical": 0, "near_ties": 0, "failures": 0}
+    for round_ in range(args.rounds):
+        for dense in (300_000, 0):
+            name = "with keys" if dense else "without keys"
+            options = OwnOptions(
+                generate_tokens=args.tokens, answer_tokens=args.answer_tokens, dense_tokens=dense
+            )
+            writer = engine.writer(call)
+            place = folder / f"{round_}-{dense}"
+            plan = plan_own(
+                *(texts, found, prompts, writer, engine.target.context_len),
+                *(engine.loaded.fingerprint, place, options),
+            )
+            before = psutil.Process().memory_info().rss
+            begin = perf_counter()
+            built = build_own(plan, writer, engine.loaded.fingerprint)
+            seconds = perf_counter() - begin
+            answers = _answers(plan, built)
+            rates[name].append(sum(map(len, answers)) / seconds)
+            if not memory:  # the process' peak, so only the first build can be told
+                peak = getrusage(RUSAGE_SELF).ru_maxrss * 1024
+                memory = {"planned": plan.plan.memory, "grown": peak - before}
+        _one_by_one(engine, plan, answers, args, rates["one by one"], counts, round_)
+    best = {name: max(found_rates) for name, found_rates in rates.items()}
+    print(
+        json.dumps(
+            {
+                "command": sys.argv,
+                "dtype": str(engine.loaded.dtype),
+                "rows": plan.how.rows,
+                "shard_prompts": plan.how.shard_prompts,
+                "tokens_per_second": rates,
+                "together_over_one_by_one": best["with keys"] / best["one by one"],
+                "with_over_without_keys": best["with keys"] / best["without keys"],
+                "memory": memory,
+                "answers": counts,
+            },
+            indent=1,
+        )
+    )
+    sys.exit(1 if counts["failures"] else 0)
+
+
+def _answers(plan: OwnPlan, built: Built) -> list[Any]:
+    roles = sorted(role for role in built.manifest.files if role.startswith("answers-"))
+    markers = [Marker({"answers": built.manifest.files[role]}, {}) for role in roles]
+    shards = [read_shard(plan.plan.folder, marker) for marker in markers]
+    return [answer for shard in shards for answer in shard.answers]
+
+
+def _one_by_one(
+    engine: engines.Engine,
+    plan: OwnPlan,
+    answers: list[Any],
+    args: argparse.Namespace,
+    rates: list[float],
+    counts: dict[str, int],
+    round_: int,
+) -> None:
+    """Evenly spaced prompts alone: their speed, and whether the batch said the same."""
+    written, seconds = 0, 0.0
+    how = Writing(args.answer_tokens, 0.0, 0)
+    for number in range(round_, len(answers), max(1, len(answers) // args.alone)):
+        prompt = plan.prompts[number]
+        begin = perf_counter()
+        alone = engine.generate(prompt, max_new_tokens=args.answer_tokens).tokens
+        seconds += perf_counter() - begin
+        written += len(alone)
+        half = engine.loaded.dtype.itemsize < 4
+        together = answers[number].astype("int64")
+        found = compare(alone, together, gap_after(engine, prompt, how), half=half)
+        counts["identical" if found is None else "near_ties" if found.near_tie else "failures"] += 1
+    rates.append(written / seconds)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--model", help="default: the packaged small model")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--tokens", type=int, default=20_000)
+    parser.add_argument("--answer-tokens", type=int, default=256)
+    parser.add_argument("--alone", type=int, default=10, help="prompts answered one by one")
+    parser.add_argument("--rounds", type=int, default=2)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

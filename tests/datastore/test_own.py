@@ -1,0 +1,258 @@
+"""Stores of own answers: what they hold, that they resume to the same bytes, what they refuse."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_stores import FINGERPRINT, ToyWriter, write_files
+
+from specret.datastore import own_plan
+from specret.datastore.answers import read_shard, shard_prompts
+from specret.datastore.build import LOCK, Built
+from specret.datastore.corpus import open_corpus
+from specret.datastore.durable import Marker
+from specret.datastore.manifest import open_manifest, verify
+from specret.datastore.own import build_own
+from specret.datastore.own_plan import OwnOptions, OwnPlan, plan_own
+from specret.datastore.recipes import questions
+from specret.datastore.store import Store, open_store
+from specret.types import SpecretError
+
+DEFAULT = OwnOptions("text", generate_tokens=400, answer_tokens=20, dense_tokens=10_000)
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_plan, "MOST_ROWS", 2)
+
+
+@pytest.fixture(name="corpus", scope="module")
+def _corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    texts = [" ".join(f"word{n}x{i}" for i in range(16 + n % 7)) for n in range(90)]
+    texts += ["", " ".join(["a" * 40] * 30)]  # nothing, and a prompt over the limit
+    return write_files(folder, texts)
+
+
+def planned(
+    corpus: Path, folder: Path, writer: ToyWriter, options: OwnOptions = DEFAULT
+) -> OwnPlan:
+    texts = open_corpus(str(corpus))
+    found = questions(options.recipe, texts)
+    prompts = [np.array(list(q.text.encode()), np.int64) for q in found]
+    return plan_own(texts, found, prompts, writer, 10_000, FINGERPRINT, folder, options)
+
+
+def built(
+    corpus: Path, folder: Path, options: OwnOptions = DEFAULT, writer: ToyWriter | None = None
+) -> tuple[OwnPlan, Built]:
+    writer = writer or ToyWriter()
+    plan = planned(corpus, folder, writer, options)
+    return plan, build_own(plan, writer, FINGERPRINT)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != LOCK]
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
+
+
+def expected_documents(plan: OwnPlan, writer: ToyWriter) -> list[list[int]]:
+    left, documents = plan.options.generate_tokens, []
+    for number, ids in enumerate(plan.prompts):
+        answer = writer.answer(number, ids)[0][:left].tolist()
+        left -= len(answer)
+        if answer:
+            before = ids.tolist() if plan.options.with_prompts else []
+            documents.append(before + answer)
+    return documents
+
+
+@pytest.mark.parametrize("with_prompts", [False, True])
+def test_documents_are_the_answers_and_keys_are_their_states(
+    with_prompts: bool, corpus: Path, tmp_path: Path
+) -> None:
+    plan, result = built(corpus, tmp_path / "s", replace(DEFAULT, with_prompts=with_prompts))
+    store = open_store(tmp_path / "s", FINGERPRINT)
+    documents = np.split(store.tokens, store.offsets[1:-1].astype(np.int64))
+    wanted = expected_documents(plan, ToyWriter())
+    assert [d.tolist() for d in documents] == wanted
+    answered = sum(map(len, wanted)) - with_prompts * sum(
+        len(plan.prompts[n]) for n in answers_in(plan, len(wanted))
+    )
+    assert answered == 400
+    assert result.manifest.counts["keys"] == check_keys(plan, store)
+
+
+def answers_in(plan: OwnPlan, count: int) -> list[int]:
+    """Numbers of the first `count` prompts that have an answer."""
+    numbers = [n for n, ids in enumerate(plan.prompts) if len(ToyWriter().answer(n, ids)[0])]
+    return numbers[:count]
+
+
+def check_keys(plan: OwnPlan, store: Store) -> int:
+    """Every answer token that two others follow is its own nearest key. Returns how many."""
+    assert store.dense is not None
+    assert store.projection is not None
+    keys = 0
+    starts = store.offsets[:-1].astype(np.int64)
+    ends = store.offsets[1:].astype(np.int64)
+    named = answers_in(plan, len(starts))
+    for number, start, end in zip(named, starts, ends, strict=True):
+        ids = plan.prompts[number]
+        begin = int(start) + len(ids) * plan.options.with_prompts
+        states = ToyWriter().answer(number, ids)[1]
+        for i in range(int(end) - begin - 2):
+            query = store.projection.apply(states[i : i + 1])[0]
+            _, positions = store.dense.search(query, int(store.tokens[begin + i + 1]), 1)
+            assert positions[0] == begin + i
+            keys += 1
+    return keys
+
+
+def test_prompt_and_answer_are_told_apart_in_the_shards(corpus: Path, tmp_path: Path) -> None:
+    plan, result = built(corpus, tmp_path / "s")
+    number = 0
+    for role in sorted(r for r in result.manifest.files if r.startswith("answers-")):
+        shard = read_shard(tmp_path / "s", Marker({"answers": result.manifest.files[role]}, {}))
+        for prompt, answer in zip(shard.prompts, shard.answers, strict=True):
+            assert prompt.tolist() == plan.prompts[number].tolist()
+            assert answer.tolist() == ToyWriter().answer(number, plan.prompts[number])[0].tolist()
+            number += 1
+    assert number > 2 * plan.how.shard_prompts
+
+
+@settings(max_examples=12, deadline=None)
+@given(kills=st.lists(st.integers(0, 60), min_size=1, max_size=3))
+def test_a_build_killed_at_any_answer_resumes_to_the_same_bytes(
+    kills: Sequence[int], corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("resumed")
+    _, whole = built(corpus, folder / "whole")
+    for kill in kills:
+        try:
+            built(corpus, folder / "killed", writer=ToyWriter(kill))
+        except KeyboardInterrupt:
+            assert not (folder / "killed" / "manifest.json").exists()
+    _, again = built(corpus, folder / "killed")
+    assert again.manifest == whole.manifest
+    assert contents(folder / "killed") == contents(folder / "whole")
+
+
+def test_a_finished_shard_is_not_answered_again(corpus: Path, tmp_path: Path) -> None:
+    first = ToyWriter(kill_at=20)
+    with pytest.raises(KeyboardInterrupt):
+        built(corpus, tmp_path / "s", writer=first)
+    second = ToyWriter()
+    built(corpus, tmp_path / "s", writer=second)
+    assert len(first.batches) == 2
+    assert sorted(second.batches[0]) == sorted(first.batches[1])
+    third = ToyWriter()
+    _, result = built(corpus, tmp_path / "s", writer=third)
+    assert (third.batches, result.fresh) == ([], False)
+
+
+def test_a_larger_store_begins_with_the_answers_of_the_smaller(
+    corpus: Path, tmp_path: Path
+) -> None:
+    small, large = replace(DEFAULT, generate_tokens=350), replace(DEFAULT, generate_tokens=500)
+    assert built(corpus, tmp_path / "s", small)[1].manifest.counts["tokens"] == 350
+    writer = ToyWriter()
+    _, result = built(corpus, tmp_path / "s", large, writer)
+    assert result.manifest.counts["tokens"] == 500
+    assert 0 not in writer.batches[0]
+    built(corpus, tmp_path / "fresh", large)
+    assert contents(tmp_path / "s") == contents(tmp_path / "fresh")
+
+
+def test_too_few_prompts_give_what_there_is_and_say_what_was_skipped(
+    corpus: Path, tmp_path: Path
+) -> None:
+    plan, result = built(corpus, tmp_path / "s", replace(DEFAULT, generate_tokens=10**6))
+    assert 0 < result.manifest.counts["tokens"] < 2000
+    assert plan.plan.documents == len(plan.prompts) == 90
+    skipped = Store(tmp_path / "s", result.manifest).skipped()
+    assert skipped == [("0090.txt", "empty"), ("0091.txt", "a prompt over 512 tokens")]
+
+
+@pytest.mark.parametrize("dense", [0, 1, 50])
+def test_dense_tokens_bounds_the_keys(dense: int, corpus: Path, tmp_path: Path) -> None:
+    _, result = built(corpus, tmp_path / "s", replace(DEFAULT, dense_tokens=dense))
+    assert result.manifest.counts.get("keys", 0) == dense
+    assert result.manifest.has_dense == (dense > 0)
+    verify(tmp_path / "s", open_manifest(tmp_path / "s"))
+
+
+def test_a_second_build_in_the_same_folder_is_refused(corpus: Path, tmp_path: Path) -> None:
+    plan = planned(corpus, tmp_path / "s", ToyWriter())
+    (tmp_path / "s").mkdir()
+    with (
+        FileLock(tmp_path / "s" / LOCK),
+        pytest.raises(SpecretError, match="another build is at work"),
+    ):
+        build_own(plan, ToyWriter(), FINGERPRINT)
+
+
+def test_a_full_disk_leaves_the_older_store_whole(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, old = built(corpus, tmp_path / "s")
+    shutil.copytree(tmp_path / "s", tmp_path / "before")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("specret.datastore.answers.write_whole", full)
+    with pytest.raises(OSError, match="No space"):
+        built(corpus, tmp_path / "s", replace(DEFAULT, seed=1, temperature=0.5))
+    assert open_manifest(tmp_path / "s") == old.manifest
+    verify(tmp_path / "s", old.manifest)
+
+
+def test_states_that_are_not_finite_are_refused(corpus: Path, tmp_path: Path) -> None:
+    class Broken(ToyWriter):
+        def answer(self, number: int, ids: Any) -> Any:
+            tokens, states = super().answer(number, ids)
+            return tokens, states * np.float32("nan")
+
+    with pytest.raises(SpecretError, match="not finite"):
+        built(corpus, tmp_path / "s", writer=Broken())
+
+
+def test_answers_too_short_for_a_key_are_told(corpus: Path, tmp_path: Path) -> None:
+    class Terse(ToyWriter):
+        def answer(self, number: int, ids: Any) -> Any:
+            tokens, states = super().answer(number, ids)
+            return tokens[:2], states[:1]
+
+    with pytest.raises(SpecretError, match="has three tokens") as caught:
+        built(corpus, tmp_path / "s", writer=Terse())
+    assert "--dense-tokens 0" in caught.value.hint
+
+
+def test_a_corpus_without_prompts_is_told(tmp_path: Path) -> None:
+    corpus = write_files(tmp_path / "corpus", ["few words"])
+    with pytest.raises(SpecretError, match="gives no prompt") as caught:
+        built(corpus, tmp_path / "s")
+    assert "--recipe" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "answer", "wanted", "expected"),
+    [
+        (32, 576, 256, 250_000, 256),  # eight a row
+        (32, 576, 256, 30_000, 118),  # not more than are wanted
+        (32, 576, 256, 10, 32),  # a full batch
+        (8, 8192, 256, 250_000, 32),  # states held raw: 256 MiB
+    ],
+)
+def test_a_shard_keeps_the_batch_full_within_its_memory(
+    rows: int, width: int, answer: int, wanted: int, expected: int
+) -> None:
+    assert shard_prompts(rows, width, answer, wanted) == expected
