@@ -18,12 +18,12 @@ import psutil
 
 from specret import engine as engines
 from specret.datastore.answers import read_shard
+from specret.datastore.asking import ask
 from specret.datastore.build import Built
 from specret.datastore.corpus import open_corpus
 from specret.datastore.durable import Marker
 from specret.datastore.own import build_own
 from specret.datastore.own_plan import OwnOptions, OwnPlan, plan_own
-from specret.datastore.recipes import questions
 from specret.decode.call import Call
 from specret.evaluation.identity import compare
 from specret.evaluation.sample import Writing
@@ -33,9 +33,8 @@ from specret.evaluation.summary import gap_after
 def main() -> None:
     args = _arguments()
     engine = engines.load(args.model, drafter="plain", dtype=args.dtype, threads=args.threads)
-    texts = open_corpus("code")
-    found = questions("code", texts)
-    prompts = [engine.tokenize(question.text) for question in found]
+    room = engine.target.context_len - args.answer_tokens
+    asked = ask(open_corpus("code"), "code", engine.tokenize, room)
     call = Call(max_new_tokens=args.answer_tokens)
     folder = Path(tempfile.mkdtemp(prefix="answers-"))
     rates: dict[str, list[float]] = {"one by one": [], "with keys": [], "without keys": []}
@@ -49,10 +48,7 @@ def main() -> None:
             )
             writer = engine.writer(call)
             place = folder / f"{round_}-{dense}"
-            plan = plan_own(
-                *(texts, found, prompts, writer, engine.target.context_len),
-                *(engine.loaded.fingerprint, place, options),
-            )
+            plan = plan_own(asked, writer, engine.loaded.fingerprint, place, options)
             before = psutil.Process().memory_info().rss
             begin = perf_counter()
             built = build_own(plan, writer, engine.loaded.fingerprint)
@@ -103,7 +99,7 @@ def _one_by_one(
     written, seconds = 0, 0.0
     how = Writing(args.answer_tokens, 0.0, 0)
     for number in range(round_, len(answers), max(1, len(answers) // args.alone)):
-        prompt = plan.prompts[number]
+        prompt = plan.asked.prompts[number]
         begin = perf_counter()
         alone = engine.generate(prompt, max_new_tokens=args.answer_tokens).tokens
         seconds += perf_counter() - begin

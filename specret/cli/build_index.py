@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -68,6 +68,19 @@ def build_index(
     with_prompts: Annotated[
         bool, typer.Option("--with-prompts", help="Store the prompts too, before their answers.")
     ] = False,
+    from_traces: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Store recorded answers instead: JSON lines, as decode --trace writes them, or "
+            "with messages, prompt and answer, or text.",
+            show_default=False,
+        ),
+    ] = None,
+    bad_lines: Annotated[
+        Literal["skip", "refuse"],
+        typer.Option(help="What lines of no use in such a file do: skipped by name, or refused."),
+    ] = "skip",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     model: Model = None,
     dtype: Dtype = "auto",
@@ -80,7 +93,7 @@ def build_index(
     The hidden states of the model become keys of its dense side. A build that was stopped goes
     on where it was when the same command runs again.
     """
-    from specret.cli.building import answers_job, corpus_job
+    from specret.cli.building import Traced, answers_job, corpus_job, traces_job
     from specret.datastore.own_plan import OwnOptions
     from specret.datastore.plan import BuildOptions
     from specret.datastore.store import Store
@@ -92,20 +105,17 @@ def build_index(
         "answer_tokens": answer_tokens,
         "temperature": temperature,
         "seed": seed,
-        "with_prompts": with_prompts or None,
     }
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-    if generate:
-        if max_tokens is not None:
-            raise typer.BadParameter(
-                "--max-tokens cuts a corpus; with --generate it is --generate-tokens"
-            )
+    _check(given, generate, from_traces is not None, max_tokens is not None, with_prompts)
+    if from_traces is not None:
+        traced = Traced(bad_lines == "refuse", with_prompts)
+        job = traces_job(machine, from_traces, out, dense_tokens, traced)
+    elif generate:
         given.setdefault("recipe", CODE if corpus == CODE else "text")
-        job = answers_job(machine, corpus, out, OwnOptions(dense_tokens=dense_tokens, **given))
+        options = OwnOptions(dense_tokens=dense_tokens, with_prompts=with_prompts, **given)
+        job = answers_job(machine, corpus, out, options)
     else:
-        if given:
-            option = next(iter(given)).replace("_", "-")
-            raise typer.BadParameter(f"--{option} belongs to --generate")
         job = corpus_job(machine, corpus, out, BuildOptions(max_tokens, dense_tokens))
     plan = job.plan
     output.note(str(plan))
@@ -128,10 +138,29 @@ def build_index(
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped],
         "plan": _plan(plan),
     }
+    if from_traces is not None and skipped:
+        output.note(f"{output.counted(len(skipped), 'line')} of {from_traces} skipped")
     wanted = plan.parameters.get("generate_tokens", 0)
     if built.manifest.counts["tokens"] < wanted:
         output.note(f"the prompts of this corpus gave no more; asked were {wanted:,} tokens")
     _report(content, json)
+
+
+def _check(
+    given: Mapping[str, Any], generate: bool, traced: bool, cut: bool, with_prompts: bool
+) -> None:
+    """Options that belong to another kind of build are no silent default."""
+    if traced and (generate or given or cut):
+        raise typer.BadParameter("--from-traces takes answers as they are: nothing to generate")
+    if generate and cut:
+        raise typer.BadParameter(
+            "--max-tokens cuts a corpus; with --generate it is --generate-tokens"
+        )
+    if given and not generate:
+        option = next(iter(given)).replace("_", "-")
+        raise typer.BadParameter(f"--{option} belongs to --generate")
+    if with_prompts and not (generate or traced):
+        raise typer.BadParameter("--with-prompts belongs to --generate or --from-traces")
 
 
 def _report(content: Mapping[str, Any], json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The two kinds of build behind `build-index`: a corpus as it is, or the target's own answers.
+"""The kinds of build behind `build-index`: a corpus, the target's own answers, recorded ones.
 
 In: what the options say. Out: a `Job`: a plan to show, and what carries it out. Prints nothing
 but that the model is loading.
@@ -9,14 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from specret.cli import output
 from specret.cli.opening import store_place
 from specret.cli.options import Machine
+from specret.types import SpecretError, TokenArray
 
 if TYPE_CHECKING:
+    from specret.datastore.asking import Asked
     from specret.datastore.build import Built
     from specret.datastore.own_plan import OwnOptions
     from specret.datastore.plan import BuildOptions, Plan
+    from specret.engine import Engine
+    from specret.protocols import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +64,92 @@ def answers_job(machine: Machine, corpus: str, out: Path | None, options: "OwnOp
     Raises:
         SpecretError: corpus or model are not there, or give no prompts.
     """
+    from specret.datastore.asking import ask
     from specret.datastore.corpus import open_corpus
-    from specret.datastore.own import build_own
-    from specret.datastore.own_plan import plan_own
-    from specret.datastore.recipes import questions
+    from specret.datastore.recipes import check_recipe
 
     texts = open_corpus(corpus)
-    found = questions(options.recipe, texts)
-    output.working("loading the model")
-    from specret import engine as engines
+    check_recipe(options.recipe)
+    engine = _plain_engine(machine)
     from specret.decode.call import Call
 
-    engine = engines.load(
+    room = engine.target.context_len - options.answer_tokens
+    asked = ask(texts, options.recipe, engine.tokenize, room)
+    call = Call(
+        max_new_tokens=options.answer_tokens, temperature=options.temperature, seed=options.seed
+    )
+    return _own_job(engine, asked, engine.writer(call), corpus, out, options)
+
+
+def traces_job(
+    machine: Machine, file: Path, out: Path | None, dense_tokens: int, chosen: "Traced"
+) -> Job:
+    """A store of answers that were recorded.
+
+    Raises:
+        SpecretError: file or model are not there, or the file gives no answers.
+    """
+    from specret.datastore.asking import asked_before
+    from specret.datastore.own_plan import OwnOptions
+    from specret.datastore.recorded import RecordedWriter
+    from specret.datastore.traces import Reading
+
+    if not file.is_file():
+        raise SpecretError(f"traces {file}: no such file", "decode --trace FILE writes one")
+    engine = _plain_engine(machine)
+    from specret.models.encoder import TransformersEncoder
+
+    def answer_ids(text: str) -> TokenArray:
+        return np.array(engine.tokenizer(text, add_special_tokens=False)["input_ids"], np.int64)
+
+    reading = Reading(
+        engine.tokenize, answer_ids, engine.loaded.fingerprint, engine.target.context_len
+    )
+    asked, traces = asked_before(file, reading, refuse=chosen.refuse)
+    options = OwnOptions(
+        recipe="recorded",
+        generate_tokens=sum(len(trace.answer) for trace in traces),
+        answer_tokens=max(len(trace.answer) for trace in traces),
+        dense_tokens=dense_tokens,
+        with_prompts=chosen.with_prompts,
+    )
+    encoder = TransformersEncoder(engine.loaded) if dense_tokens else None
+    return _own_job(engine, asked, RecordedWriter(traces, encoder), str(file), out, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """How recorded answers are taken: refuse the file for one bad line, index the prompts too."""
+
+    refuse: bool
+    with_prompts: bool
+
+
+def _plain_engine(machine: Machine) -> "Engine":
+    output.working("loading the model")
+    from specret import engine
+
+    return engine.load(
         machine.model,
         drafter="plain",
         dtype=machine.dtype,
         device=machine.device,
         threads=machine.threads,
     )
+
+
+def _own_job(
+    engine: "Engine",
+    asked: "Asked",
+    writer: "Writer",
+    name: str,
+    out: Path | None,
+    options: "OwnOptions",
+) -> Job:
+    from specret.datastore.own import build_own
+    from specret.datastore.own_plan import plan_own
+
     known = engine.loaded.fingerprint
-    folder = out or store_place(known.model_id, known.weights, corpus, own=True)
-    writer = engine.writer(
-        Call(
-            max_new_tokens=options.answer_tokens,
-            temperature=options.temperature,
-            seed=options.seed,
-        )
-    )
-    prompts = [engine.tokenize(question.text) for question in found]
-    context = engine.target.context_len
-    own = plan_own(texts, found, prompts, writer, context, known, folder, options)
+    folder = out or store_place(known.model_id, known.weights, name, own=True)
+    own = plan_own(asked, writer, known, folder, options)
     return Job(own.plan, lambda shown: build_own(own, writer, known, shown))

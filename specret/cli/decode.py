@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from specret.cli import output
@@ -20,6 +21,7 @@ from specret.cli.options import (
     Store,
     Temperature,
     Threads,
+    Trace,
     read_drafter,
 )
 
@@ -65,6 +67,7 @@ def decode(
             "--show-sources", help="Then list which guesses held and where they are from."
         ),
     ] = False,
+    trace: Trace = None,
     model: Model = None,
     store: Store = None,
     nodes: Nodes = "auto",
@@ -83,6 +86,7 @@ def decode(
         raise typer.BadParameter(f"--sources belongs to the drafter hybrid, not to {drafter}")
     from specret.cli.opening import open_engine
     from specret.cli.spans import accepted_spans
+    from specret.datastore.traces import append_trace, trace_line
     from specret.registry import needs_store
 
     options = {} if sources is None else {"sources": sources}
@@ -94,6 +98,8 @@ def decode(
         nodes=nodes,
         options=options,
     )
+    if trace is not None:
+        append_trace(trace, b"")  # a file that cannot be written is told before the answer
     chunks = []
     for chunk in engine.stream(
         text,
@@ -109,6 +115,10 @@ def decode(
         if not json:
             output.data(chunk.text, end="")
     steps = [chunk.step for chunk in chunks]
+    if trace is not None:
+        answer = np.array([token for step in steps for token in step.emitted], np.int64)
+        line = trace_line(engine.loaded.fingerprint, engine.encode(text, chat), answer)
+        append_trace(trace, line)
     spans = accepted_spans(steps, engine.tokenizer, engine.store) if show_sources else None
     figures = _figures(engine, steps, "length" if max_new_tokens == 0 else "context")
     if json:

@@ -20,6 +20,7 @@ from specret.cli.options import (
     Store,
     Temperature,
     Threads,
+    Trace,
     read_drafter,
     read_names,
 )
@@ -61,6 +62,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Folder for results.json and samples.jsonl.", show_default=False),
     ] = None,
+    trace: Trace = None,
     model: Model = None,
     store: Store = None,
     nodes: Nodes = "auto",
@@ -109,6 +111,7 @@ def evaluate(
             progress=lambda done, total: progress("answers", done, total),
             command=["specret", *sys.argv[1:]],
             out=out,
+            trace=trace,
         )
     if json:
         output.record("eval", result)

@@ -109,9 +109,11 @@ def _describe(content: Mapping[str, Any]) -> str:
 def _kind(parameters: Mapping[str, Any]) -> str:
     if "recipe" not in parameters:
         return "the corpus' own text"
+    prompts = "with the prompts" if parameters["with_prompts"] else "without the prompts"
+    if parameters["recipe"] == "recorded":
+        return f"recorded answers, {prompts}"
     temperature = parameters["temperature"]
     how = f"temperature {temperature}, seed {parameters['seed']}" if temperature else "greedy"
-    prompts = "with the prompts" if parameters["with_prompts"] else "without the prompts"
     return f"the model's answers to prompts of the recipe {parameters['recipe']}, {how}, {prompts}"
 
 

@@ -63,6 +63,14 @@ Store = Annotated[
         show_default=False,
     ),
 ]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Add prompt and answer to a JSONL file that build-index --from-traces reads.",
+        show_default=False,
+    ),
+]
 Sources = Annotated[
     str | None,
     typer.Option(

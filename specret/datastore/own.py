@@ -46,7 +46,7 @@ def build_own(
             return Built(open_manifest(folder), False)
         for name in ("answers", "dense"):
             (folder / name).mkdir(exist_ok=True)
-        markers = write_answers(folder, key, own.prompts, writer, own.how, progress)
+        markers = write_answers(folder, key, own.asked.prompts, writer, own.how, progress)
         text = _write_text(own, markers, fingerprint)
         stages = [text, write_suffix(plan, text, fingerprint, progress)]
         if own.how.components:
@@ -64,10 +64,9 @@ def _write_text(own: OwnPlan, markers: Sequence[Marker], fingerprint: Fingerprin
         return done
     ids, names = [], []
     for number, _, document in _documents(own, markers):
-        question = own.questions[number]
         ids.append(document)
-        names.append((question.name, question.licence))
-    return write_documents(folder, name, ids, names, own.skipped, fingerprint.vocab_size)
+        names.append(own.asked.origins[number])
+    return write_documents(folder, name, ids, names, own.asked.skipped, fingerprint.vocab_size)
 
 
 def _documents(

@@ -68,6 +68,16 @@ def text(document: Text) -> Iterator[Question]:
 RECIPES: dict[str, Callable[[Text], Iterator[Question]]] = {"code": code, "text": text}
 
 
+def check_recipe(recipe: str) -> None:
+    """Whether there is such a recipe.
+
+    Raises:
+        SpecretError: there is not.
+    """
+    if recipe not in RECIPES:
+        raise SpecretError(f"unknown recipe {recipe!r}, expected one of {', '.join(RECIPES)}")
+
+
 def questions(recipe: str, documents: Iterable[Text]) -> list[Question]:
     """All prompts that a recipe makes of a corpus, each text once, evenly mixed.
 
@@ -77,8 +87,7 @@ def questions(recipe: str, documents: Iterable[Text]) -> list[Question]:
     Raises:
         SpecretError: an unknown recipe.
     """
-    if recipe not in RECIPES:
-        raise SpecretError(f"unknown recipe {recipe!r}, expected one of {', '.join(RECIPES)}")
+    check_recipe(recipe)
     found: dict[bytes, Question] = {}
     for document in islice(documents, MOST_DOCUMENTS):
         for question in RECIPES[recipe](document):

@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from specret.datastore.traces import append_trace, trace_line
 from specret.engine import Engine
 from specret.evaluation import record, summary
 from specret.evaluation.methods import make_methods
@@ -39,6 +42,7 @@ def run(
     progress: Progress | None = None,
     command: Sequence[str] = (),
     out: Path | None = None,
+    trace: Path | None = None,
 ) -> dict[str, Any]:
     """Measure methods against plain decoding.
 
@@ -55,6 +59,7 @@ def run(
         progress: called after each answer.
         command: the command line, for the record.
         out: a folder for results.json and samples.jsonl.
+        trace: a JSONL file to which every prompt and plain's answer are added.
 
     Returns:
         `schema_version`, `provenance`, `settings`, `prices`, `methods` (name -> figures, see
@@ -69,6 +74,8 @@ def run(
         raise SpecretError(f"max_new_tokens is {max_new_tokens}, expected 1 or more to measure")
     if not prompts:
         raise SpecretError("no prompts, expected one or more")
+    if trace is not None:
+        append_trace(trace, b"")  # a file that cannot be written is told before the work
     how = Writing(max_new_tokens, temperature, seed)
     chosen = make_methods(
         engine, methods, nodes=nodes, sources=sources, leave_one_out=leave_one_out
@@ -77,6 +84,10 @@ def run(
     result = summary.summarise(engine, chosen, prompts, answers, how)
     result["provenance"] = record.provenance(engine, command)
     result["settings"] |= {"nodes": nodes}
+    if trace is not None:
+        for answer in answers:
+            tokens = np.array(answer.samples["plain"].tokens, np.int64)
+            append_trace(trace, trace_line(engine.loaded.fingerprint, answer.ids, tokens))
     if out is not None:
         record.save(out, result, record.answer_lines(prompts, answers))
     return result

@@ -64,6 +64,14 @@ USAGE = {
         ["build-index", "--answer-tokens", "9"],
         "--answer-tokens belongs to --generate",
     ),
+    "prompts without answers": (
+        ["build-index", "--with-prompts"],
+        "--with-prompts belongs to --generate or --from-traces",
+    ),
+    "traces with generate": (
+        ["build-index", "--from-traces", "t.jsonl", "--seed", "1"],
+        "--from-traces takes answers as they are",
+    ),
     "generate with max tokens": (
         ["build-index", "--generate", "--max-tokens", "9"],
         "with --generate it is --generate-tokens",

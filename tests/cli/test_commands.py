@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from specret.cli import doctor
@@ -154,44 +153,6 @@ def test_a_killed_build_goes_on_and_ends_identical(
     for path in store.rglob("*"):
         if path.is_file() and path.name != "_lock":
             assert (place / path.relative_to(store)).read_bytes() == path.read_bytes(), path
-
-
-@pytest.fixture(name="questions", scope="module")
-def _questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("questions")
-    for number in range(12):
-        (folder / f"{number:02d}.txt").write_text(" ".join("abcdefghijklmnop") + f" {number}")
-    return folder
-
-
-@pytest.mark.parametrize("manner", [[], ["--temperature", 0.9, "--seed", 3]])
-def test_a_store_of_own_answers_holds_what_decode_answers(
-    manner: list[Any], run: Run, model: Path, questions: Path, tmp_path: Path
-) -> None:
-    place = tmp_path / "s"
-    build = ["--corpus", questions, "--model", model, "--out", place, "--generate", *manner]
-    build += ["--generate-tokens", 150, "--answer-tokens", 16, "--dtype", "float32"]
-    plan = run("build-index", *build, "--dry-run")
-    assert "prompts     12\n" in plan.err
-    assert "memory      at most " in plan.err
-    assert not place.exists()
-    content = parsed(run("build-index", *build, "--json"))
-    assert content["counts"]["tokens"] == 150
-    assert content["counts"]["keys"] == 150 - 2 * content["counts"]["documents"]
-    manifest = json.loads((place / "manifest.json").read_bytes())
-    ids = np.fromfile(place / manifest["files"]["tokens"]["path"], "<u2")
-    ends = np.fromfile(place / manifest["files"]["offsets"]["path"], "<u8")[1:-1]
-    shown = parsed(run("inspect", place, "--model", model, "--json", "--samples", 99))["samples"]
-    how = ["--model", model, "--max-new-tokens", 16, "--drafter", "plain", "--dtype", "float32"]
-    answers = np.split(ids, ends.astype(int))
-    for number, (row, answer) in enumerate(zip(shown, answers, strict=True)):
-        text = (questions / row["document"]).read_text()
-        keyed = [*manner[:2], "--seed", manner[3] + number] if manner else []
-        alone = parsed(run("decode", *how, *keyed, "--prompt", text, "--json"))["tokens"]
-        assert answer.tolist() == alone[: len(answer)]
-    used = run("decode", *PROMPT, "--model", model, "--store", place, "--drafter", "dresd")
-    assert used.code == 0, used.err
-    assert "answers to prompts of the recipe text" in run("inspect", place, "--model", model).out
 
 
 def test_inspect_shows_counts_sizes_and_samples(run: Run, model: Path, store: Path) -> None:

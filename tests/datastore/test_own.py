@@ -15,13 +15,13 @@ from small_stores import FINGERPRINT, ToyWriter, write_files
 
 from specret.datastore import own_plan
 from specret.datastore.answers import read_shard, shard_prompts
+from specret.datastore.asking import ask
 from specret.datastore.build import LOCK, Built
 from specret.datastore.corpus import open_corpus
 from specret.datastore.durable import Marker
 from specret.datastore.manifest import open_manifest, verify
 from specret.datastore.own import build_own
 from specret.datastore.own_plan import OwnOptions, OwnPlan, plan_own
-from specret.datastore.recipes import questions
 from specret.datastore.store import Store, open_store
 from specret.types import SpecretError
 
@@ -44,10 +44,12 @@ def _corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned(
     corpus: Path, folder: Path, writer: ToyWriter, options: OwnOptions = DEFAULT
 ) -> OwnPlan:
-    texts = open_corpus(str(corpus))
-    found = questions(options.recipe, texts)
-    prompts = [np.array(list(q.text.encode()), np.int64) for q in found]
-    return plan_own(texts, found, prompts, writer, 10_000, FINGERPRINT, folder, options)
+    asked = ask(open_corpus(str(corpus)), options.recipe, in_bytes, 10_000)
+    return plan_own(asked, writer, FINGERPRINT, folder, options)
+
+
+def in_bytes(text: str) -> Any:
+    return np.array(list(text.encode()), np.int64)
 
 
 def built(
@@ -65,7 +67,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def expected_documents(plan: OwnPlan, writer: ToyWriter) -> list[list[int]]:
     left, documents = plan.options.generate_tokens, []
-    for number, ids in enumerate(plan.prompts):
+    for number, ids in enumerate(plan.asked.prompts):
         answer = writer.answer(number, ids)[0][:left].tolist()
         left -= len(answer)
         if answer:
@@ -84,7 +86,7 @@ def test_documents_are_the_answers_and_keys_are_their_states(
     wanted = expected_documents(plan, ToyWriter())
     assert [d.tolist() for d in documents] == wanted
     answered = sum(map(len, wanted)) - with_prompts * sum(
-        len(plan.prompts[n]) for n in answers_in(plan, len(wanted))
+        len(plan.asked.prompts[n]) for n in answers_in(plan, len(wanted))
     )
     assert answered == 400
     assert result.manifest.counts["keys"] == check_keys(plan, store)
@@ -92,7 +94,7 @@ def test_documents_are_the_answers_and_keys_are_their_states(
 
 def answers_in(plan: OwnPlan, count: int) -> list[int]:
     """Numbers of the first `count` prompts that have an answer."""
-    numbers = [n for n, ids in enumerate(plan.prompts) if len(ToyWriter().answer(n, ids)[0])]
+    numbers = [n for n, ids in enumerate(plan.asked.prompts) if len(ToyWriter().answer(n, ids)[0])]
     return numbers[:count]
 
 
@@ -105,7 +107,7 @@ def check_keys(plan: OwnPlan, store: Store) -> int:
     ends = store.offsets[1:].astype(np.int64)
     named = answers_in(plan, len(starts))
     for number, start, end in zip(named, starts, ends, strict=True):
-        ids = plan.prompts[number]
+        ids = plan.asked.prompts[number]
         begin = int(start) + len(ids) * plan.options.with_prompts
         states = ToyWriter().answer(number, ids)[1]
         for i in range(int(end) - begin - 2):
@@ -122,8 +124,11 @@ def test_prompt_and_answer_are_told_apart_in_the_shards(corpus: Path, tmp_path: 
     for role in sorted(r for r in result.manifest.files if r.startswith("answers-")):
         shard = read_shard(tmp_path / "s", Marker({"answers": result.manifest.files[role]}, {}))
         for prompt, answer in zip(shard.prompts, shard.answers, strict=True):
-            assert prompt.tolist() == plan.prompts[number].tolist()
-            assert answer.tolist() == ToyWriter().answer(number, plan.prompts[number])[0].tolist()
+            assert prompt.tolist() == plan.asked.prompts[number].tolist()
+            assert (
+                answer.tolist()
+                == ToyWriter().answer(number, plan.asked.prompts[number])[0].tolist()
+            )
             number += 1
     assert number > 2 * plan.how.shard_prompts
 
@@ -176,7 +181,7 @@ def test_too_few_prompts_give_what_there_is_and_say_what_was_skipped(
 ) -> None:
     plan, result = built(corpus, tmp_path / "s", replace(DEFAULT, generate_tokens=10**6))
     assert 0 < result.manifest.counts["tokens"] < 2000
-    assert plan.plan.documents == len(plan.prompts) == 90
+    assert plan.plan.documents == len(plan.asked.prompts) == 90
     skipped = Store(tmp_path / "s", result.manifest).skipped()
     assert skipped == [("0090.txt", "empty"), ("0091.txt", "a prompt over 512 tokens")]
 
