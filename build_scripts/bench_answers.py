@@ -34,7 +34,7 @@ def main() -> None:
     args = _arguments()
     engine = engines.load(args.model, drafter="plain", dtype=args.dtype, threads=args.threads)
     room = engine.target.context_len - args.answer_tokens
-    asked = ask(open_corpus("code"), "code", engine.tokenize, room)
+    asked = ask(open_corpus("code"), "code", engine.tokenize, room, args.tokens)
     call = Call(max_new_tokens=args.answer_tokens)
     folder = Path(tempfile.mkdtemp(prefix="answers-"))
     rates: dict[str, list[float]] = {"one by one": [], "with keys": [], "without keys": []}

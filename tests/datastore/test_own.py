@@ -44,7 +44,7 @@ def _corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned(
     corpus: Path, folder: Path, writer: ToyWriter, options: OwnOptions = DEFAULT
 ) -> OwnPlan:
-    asked = ask(open_corpus(str(corpus)), options.recipe, in_bytes, 10_000)
+    asked = ask(open_corpus(str(corpus)), options.recipe, in_bytes, 10_000, 10_000)
     return plan_own(asked, writer, FINGERPRINT, folder, options)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from specret.datastore.recipes import questions
 from specret.datastore.sources import Text
+from specret.datastore.turns import Turn
 from specret.types import SpecretError
 
 MODULE = '''
@@ -37,19 +38,34 @@ def texts(*contents: str) -> list[Text]:
 def test_code_asks_for_every_documented_function_by_its_head() -> None:
     found = {q.name: q for q in questions("code", texts(MODULE))}
     assert set(found) == {"f0.py:size", "f0.py:fetch"}
-    assert found["f0.py:size"].text == (
+    assert found["f0.py:size"].messages == (
         "def size(self) -> int:\n"
         '    """How many bytes the thing takes on disk, or -1 where nobody knows."""\n'
     )
-    assert found["f0.py:fetch"].text.startswith("async def fetch(\n    self,\n    name,\n):\n")
+    assert found["f0.py:fetch"].messages.startswith("async def fetch(\n    self,\n    name,\n):\n")
     assert found["f0.py:fetch"].licence == "MIT"
-    assert "return" not in found["f0.py:fetch"].text
+    assert "return" not in found["f0.py:fetch"].messages
 
 
 def test_text_asks_with_the_beginning_of_a_document() -> None:
     long = " ".join(f"w{i}" for i in range(200))
     found = questions("text", texts(long, "only a few words"))
-    assert [q.text for q in found] == [" ".join(f"w{i}" for i in range(64))]
+    assert [q.messages for q in found] == [" ".join(f"w{i}" for i in range(64))]
+
+
+def test_chat_asks_with_every_turn_of_the_user_after_those_before_it() -> None:
+    turns = [Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "d")]
+    whole = Text("a b c d", "talk", (1, 0), "MIT", tuple(turns))
+    rest = Text("b c", "rest", (2, 0), "", tuple(turns[1:]))
+    found = {q.name: q.messages for q in questions("chat", [whole, rest, *texts("no dialogue")])}
+    assert found == {
+        "talk#1": "a",
+        "talk#3": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c"},
+        ],
+    }
 
 
 def test_what_is_not_python_gives_no_code_prompts() -> None:
@@ -60,9 +76,11 @@ def test_copies_ask_once_and_the_order_is_that_of_the_digests() -> None:
     one, two = MODULE, MODULE.replace("bytes", "words")
     found = questions("code", texts(one, two, one))
     assert len(found) == 3
-    assert [q.text for q in questions("code", texts(two, one))] == [q.text for q in found]
+    assert [q.messages for q in questions("code", texts(two, one))] == [q.messages for q in found]
 
 
 def test_an_unknown_recipe_is_refused() -> None:
-    with pytest.raises(SpecretError, match="unknown recipe 'poem', expected one of code, text"):
+    with pytest.raises(
+        SpecretError, match="unknown recipe 'poem', expected one of code, text, chat"
+    ):
         questions("poem", texts(MODULE))
