@@ -1,6 +1,8 @@
 """Stores of answers through the command line: generated, and recorded in traces."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,47 @@ def test_a_store_of_own_answers_holds_what_decode_answers(
     used = run("decode", *PROMPT, "--model", model, "--store", place, "--drafter", "dresd")
     assert used.code == 0, used.err
     assert "answers to prompts of the recipe text" in run("inspect", place, "--model", model).out
+
+
+def test_a_killed_build_of_answers_goes_on_and_ends_identical(
+    run: Run, model: Path, questions: Path, tmp_path: Path
+) -> None:
+    script = (
+        "import time\n"
+        "from specret.datastore import answers, own_plan\n"
+        "from specret.decode.writing import BatchWriter\n"
+        "from specret.cli.main import run\n"
+        "own_plan.MOST_ROWS = answers.FULL_SHARD = 2\n"
+        "own = BatchWriter.write\n"
+        "calls = []\n"
+        "def slow(self, *given):\n"
+        "    calls.append(1)\n"
+        "    for n, answer in enumerate(own(self, *given)):\n"
+        "        if SLOW and len(calls) == 2 and n == 1:\n"
+        "            print('in the middle', flush=True); time.sleep(60)\n"
+        "        yield answer\n"
+        "BatchWriter.write = slow\n"
+        "run()\n"
+    )
+    asked = ["--corpus", questions, "--model", model, "--generate", "--dtype", "float32"]
+    asked += ["--generate-tokens", 150, "--answer-tokens", 16]
+    command = ["build-index", *map(str, asked), "--out"]
+    start = [sys.executable, "-c", "SLOW = True\n" + script, *command, str(tmp_path / "killed")]
+    with subprocess.Popen(start, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "in the middle\n"
+        finally:
+            process.kill()
+    assert not (tmp_path / "killed" / "manifest.json").exists()
+    for name in ("killed", "whole"):
+        again = [sys.executable, "-c", "SLOW = False\n" + script, *command, str(tmp_path / name)]
+        subprocess.run(again, check=True, capture_output=True)
+    whole = {p for p in (tmp_path / "whole").rglob("*") if p.is_file() and p.name != "_lock"}
+    assert len([p for p in whole if p.parent.name == "answers"]) > 2
+    for path in whole:
+        same = tmp_path / "killed" / path.relative_to(tmp_path / "whole")
+        assert same.read_bytes() == path.read_bytes(), path
 
 
 def test_a_trace_becomes_a_store(run: Run, model: Path, store: Path, tmp_path: Path) -> None:
