@@ -19,7 +19,7 @@ Layer = int
 
 FINAL_NORM: Layer = -1
 
-SOURCES = ("prompt", "suffix", "dense", "eagle")
+SOURCES = ("prompt", "suffix", "dense")
 """Bit i of `Draft.sources` says that source i proposed the node."""
 
 FinishReason = Literal["stop", "stop-string", "length", "context"]

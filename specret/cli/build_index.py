@@ -79,9 +79,12 @@ def build_index(
         ),
     ] = None,
     bad_lines: Annotated[
-        Literal["skip", "refuse"],
-        typer.Option(help="What lines of no use in such a file do: skipped by name, or refused."),
-    ] = "skip",
+        Literal["skip", "refuse"] | None,
+        typer.Option(
+            help="What becomes of lines of no use in such a file; without it skip, by name.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     model: Model = None,
     dtype: Dtype = "auto",
@@ -108,7 +111,14 @@ def build_index(
         "seed": seed,
     }
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-    _check(given, generate, from_traces is not None, max_tokens is not None, with_prompts)
+    _check(
+        given,
+        generate,
+        from_traces is not None,
+        max_tokens is not None,
+        with_prompts,
+        bad_lines is not None,
+    )
     if from_traces is not None:
         traced = Traced(bad_lines == "refuse", with_prompts)
         job = traces_job(machine, from_traces, out, dense_tokens, traced)
@@ -148,7 +158,12 @@ def build_index(
 
 
 def _check(
-    given: Mapping[str, Any], generate: bool, traced: bool, cut: bool, with_prompts: bool
+    given: Mapping[str, Any],
+    generate: bool,
+    traced: bool,
+    cut: bool,
+    with_prompts: bool,
+    bad_lines: bool,
 ) -> None:
     """Options that belong to another kind of build are no silent default."""
     if traced and (generate or given or cut):
@@ -160,6 +175,8 @@ def _check(
     if given and not generate:
         option = next(iter(given)).replace("_", "-")
         raise typer.BadParameter(f"--{option} belongs to --generate")
+    if bad_lines and not traced:
+        raise typer.BadParameter("--bad-lines belongs to --from-traces")
     if with_prompts and not (generate or traced):
         raise typer.BadParameter("--with-prompts belongs to --generate or --from-traces")
 

@@ -123,7 +123,7 @@ def _no_store(folder: Path) -> SpecretError:
     if folder.is_dir() and any(folder.iterdir()):
         return SpecretError(message, "name the folder that specret build-index wrote")
     build = f"specret build-index --corpus code --out {quote(str(folder))}"
-    return SpecretError(message, f"build one with: {build}")
+    return SpecretError(message, f"name the folder of one, or build it with: {build}")
 
 
 def _rebuild(folder: Path, manifest: Manifest | None = None) -> str:

@@ -39,6 +39,11 @@ class ShareGpt(Files):
             )
         super().__init__([(files[0].name, files[0])])
 
+    @property
+    def size(self) -> tuple[int | None, int | None]:
+        """Only the bytes: how many dialogues there are is not known."""
+        return None, super().size[1]
+
     def starts(self, number: int) -> list[Place]:
         """Only the beginning: the array is read from there."""
         return [(0, 0)]

@@ -23,6 +23,9 @@ Place = tuple[int, int]
 
 TEXT_COLUMNS = ("text", "content", "code")
 KNOWN_COLUMNS = (*TEXT_COLUMNS, *COLUMNS)
+ROWS = (".jsonl", ".parquet")
+"""Suffixes of files that hold a document in each row."""
+
 LICENCE_COLUMNS = ("license", "licence")
 LASTING = {
     errno.EACCES: "not readable: permission denied",
@@ -108,8 +111,9 @@ class Files:
 
     @property
     def size(self) -> tuple[int | None, int | None]:
-        """Files, and their bytes together."""
-        return len(self.paths), sum(size for _, size, _ in self._stats)
+        """Files, and their bytes together; how many documents files of rows hold is not known."""
+        rows = any(path.suffix in ROWS for _, path in self.paths)
+        return None if rows else len(self.paths), sum(size for _, size, _ in self._stats)
 
     def starts(self, number: int) -> list[Place]:
         """The beginnings of up to `number` files, evenly spaced."""
@@ -264,7 +268,7 @@ def row_text(row: Any, name: str, after: Place) -> Text | Skip:
         return Skip(name, _no_text(row), after)
     turns = turns_of(row)
     if not turns:
-        return Skip(name, "no turn of a user or an assistant", after)
+        return Skip(name, "its dialogue does not begin with text of a user or an assistant", after)
     return Text("\n\n".join(turn.content for turn in turns), name, after, licence, turns)
 
 

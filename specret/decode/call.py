@@ -46,8 +46,10 @@ class Call:
     def __post_init__(self) -> None:
         if self.max_new_tokens < 0:
             raise SpecretError(f"max_new_tokens is {self.max_new_tokens}, expected 0 or more")
-        if isinstance(self.stop, str) or any(not s for s in self.stop):
-            raise SpecretError(f"stop is {self.stop!r}, expected a list of non-empty strings")
+        if isinstance(self.stop, str):
+            raise SpecretError(f"stop is {self.stop!r}, expected a list of strings")
+        if "" in self.stop:
+            raise SpecretError("a stop string is empty, which would end every text at once")
 
     @property
     def sampling(self) -> Sampling:

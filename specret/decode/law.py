@@ -8,6 +8,7 @@ with its own path as prefix, so penalties never see a sibling. Knows no drafts.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         checks = (
-            ("temperature", self.temperature, self.temperature >= 0, ">= 0"),
+            ("temperature", self.temperature, 0 <= self.temperature < inf, ">= 0, finite"),
             ("top_p", self.top_p, self.top_p is None or 0 < self.top_p <= 1, "in (0, 1]"),
             ("top_k", self.top_k, self.top_k is None or self.top_k >= 0, ">= 0 (0: off)"),
         )

@@ -127,10 +127,6 @@ def _available(asked: str | Sequence[str] | None, store: Any) -> SourceSet:
         return source_set(sorted(held))
     sources = source_set(asked)
     for name in sources:
-        if name not in DRAFTER_OF:
-            raise SpecretError(
-                f"hybrid cannot merge {name!r} yet, expected some of {', '.join(DRAFTER_OF)}"
-            )
         if name not in held:
             raise SpecretError(
                 f"source {name!r} needs a store that has it, "

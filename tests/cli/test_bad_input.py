@@ -68,6 +68,10 @@ USAGE = {
         ["build-index", "--with-prompts"],
         "--with-prompts belongs to --generate or --from-traces",
     ),
+    "bad lines without traces": (
+        ["build-index", "--bad-lines", "refuse"],
+        "--bad-lines belongs to --from-traces",
+    ),
     "traces with generate": (
         ["build-index", "--from-traces", "t.jsonl", "--seed", "1"],
         "--from-traces takes answers as they are",

@@ -201,7 +201,14 @@ TALK = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
 SAID = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 
 
-@pytest.mark.parametrize("row", [{"conversations": TALK}, {"messages": SAID, "prompt": "a"}])
+PARTS = [
+    {"role": turn["role"], "content": [{"type": "text", "text": turn["content"]}]} for turn in SAID
+]
+
+
+@pytest.mark.parametrize(
+    "row", [{"conversations": TALK}, {"messages": SAID, "prompt": "a"}, {"messages": PARTS}]
+)
 def test_rows_of_dialogues_are_documents_with_their_turns(
     row: dict[str, object], tmp_path: Path
 ) -> None:
@@ -233,7 +240,7 @@ def test_chat_reads_what_is_whole_of_a_cut_package_and_names_the_rest(
     assert [text.name for text in found] == ["talks.json:1", "talks.json:2", "talks.json:3"]
     assert found[0].turns == (Turn("user", "a"), Turn("assistant", "b"))
     assert [name for name, _ in corpus.skipped] == ["talks.json:4", "talks.json:5"]
-    assert corpus.skipped[0][1] == "no turn of a user or an assistant"
+    assert corpus.skipped[0][1] == "its dialogue does not begin with text of a user or an assistant"
     assert corpus.skipped[1][1].startswith("cut or damaged from here on, 42 of ")
     assert list(corpus.read(found[1].after)) == found[2:]
 
