@@ -4,6 +4,7 @@ In: texts to begin, then the newest token of every row. Out: logits and states, 
 A finished row is given back at once, and its place to the next text. Knows no law and no store.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class BatchTarget:
     @property
     def rows(self) -> int:
         """Texts under way; their rows are the first ones."""
-        return self._cache.rows
+        return self._cache.filled.rows
 
     @property
     def full(self) -> bool:
@@ -49,7 +50,7 @@ class BatchTarget:
 
     def step(self, newest: TokenArray) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed the newest token of every row (B,). Returns logits (B, V) and states (B, H)."""
-        lengths = self._cache.lengths[: self.rows].numpy()
+        lengths = self._cache.filled.under_way.numpy()
 
         def seen(window: int | None) -> np.ndarray:
             columns = np.arange(int(lengths.max()) + 1)[None, None]
@@ -68,13 +69,28 @@ class BatchTarget:
             self._cache.release(row)
 
 
+@dataclass(slots=True)
+class _Filled:
+    """How much of a batch is filled; cache and layers share it instead of knowing each other.
+
+    A cycle between them would keep the buffers of a finished batch until the collector comes.
+    """
+
+    lengths: torch.Tensor
+    rows: int = 0
+
+    @property
+    def under_way(self) -> torch.Tensor:
+        """(rows,) tokens of each text under way, a view."""
+        return self.lengths[: self.rows]
+
+
 class BatchCache(Cache):
     """Keys and values of many texts, each with its own length, the texts under way first."""
 
     def __init__(self, num_layers: int, rows: int, capacity: int) -> None:
-        self.rows = 0
-        self.lengths = torch.zeros(rows, dtype=torch.int64)
-        self._own_layers = [_BatchLayer(self, rows, capacity) for _ in range(num_layers)]
+        self.filled = _Filled(torch.zeros(rows, dtype=torch.int64))
+        self._own_layers = [_BatchLayer(self.filled, capacity) for _ in range(num_layers)]
         super().__init__(layers=list(self._own_layers))
 
     def adopt(self, one: PreallocatedCache) -> None:
@@ -82,23 +98,23 @@ class BatchCache(Cache):
         length = one.length
         if length:
             for layer, (keys, values) in zip(self._own_layers, one.filled(), strict=True):
-                layer.fill(self.rows, keys[0], values[0])
-        self.lengths[self.rows] = length
-        self.rows += 1
+                layer.fill(self.filled.rows, keys[0], values[0])
+        self.filled.lengths[self.filled.rows] = length
+        self.filled.rows += 1
 
     def fed(self) -> None:
         """One more token stands in every row."""
-        self.lengths[: self.rows] += 1
+        self.filled.under_way.add_(1)
 
     def release(self, row: int) -> None:
         """Forget a row; the last one takes its place."""
-        last = self.rows - 1
-        length = int(self.lengths[last])
+        last = self.filled.rows - 1
+        length = int(self.filled.lengths[last])
         if row != last:
             for layer in self._own_layers:
                 layer.fill(row, layer.keys[last, :, :length], layer.values[last, :, :length])
-            self.lengths[row] = length
-        self.rows = last
+            self.filled.lengths[row] = length
+        self.filled.rows = last
 
 
 class _BatchLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -108,9 +124,9 @@ class _BatchLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     keys: torch.Tensor
     values: torch.Tensor
 
-    def __init__(self, cache: BatchCache, rows: int, capacity: int) -> None:
+    def __init__(self, filled: _Filled, capacity: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._cache, self._rows, self._capacity = cache, rows, capacity
+        self._filled, self._capacity = filled, capacity
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Allocate with the heads, width, dtype and device of states (..., heads, n, head_dim)."""
@@ -132,12 +148,12 @@ class _BatchLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         """Append one token to every row under way; views up to the longest of them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        count = len(key_states)
-        lengths = self._cache.lengths[:count].to(self.device)
+        count, under_way = len(key_states), self._filled.under_way
+        lengths = under_way.to(self.device)
         row = torch.arange(count, device=self.device)
         self.keys[row, :, lengths] = key_states[:, :, 0]
         self.values[row, :, lengths] = value_states[:, :, 0]
-        end = int(self._cache.lengths[:count].max()) + 1
+        end = int(under_way.max()) + 1
         return self.keys[:count, :, :end], self.values[:count, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -146,8 +162,7 @@ class _BatchLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def get_seq_length(self, *_: Any) -> int:
         """Tokens of the longest row."""
-        rows = self._cache.rows
-        return int(self._cache.lengths[:rows].max()) if rows else 0
+        return int(self._filled.under_way.max()) if self._filled.rows else 0
 
     def get_max_length(self) -> int:
         """Tokens that a row has room for."""
@@ -157,5 +172,5 @@ class _BatchLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _buffer(self, like: torch.Tensor) -> torch.Tensor:
         heads, width = like.shape[-3], like.shape[-1]
-        shape = (self._rows, heads, self._capacity, width)
+        shape = (len(self._filled.lengths), heads, self._capacity, width)
         return torch.zeros(shape, dtype=like.dtype, device=like.device)

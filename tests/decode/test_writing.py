@@ -1,5 +1,8 @@
 """A batch writes what the loop writes alone."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +82,20 @@ def test_a_batch_of_any_size_writes_what_each_prompt_gets_alone(kind, changes, r
     lengths = {len(a.tokens) for a in answers.values()}
     assert len(lengths) > 1, "every answer has one length: no row was ever replaced early"
     assert batch.rows == 0
+
+
+def test_a_finished_batch_is_freed_without_the_collector():
+    batch = BatchTarget(target_of("llama"), 2, 64)
+    batch.begin(PROMPTS[0])
+    batch.step(PROMPTS[0][-1:])
+    buffers = weakref.ref(batch._cache)
+    gc.collect()
+    gc.disable()
+    try:
+        del batch
+        assert buffers() is None
+    finally:
+        gc.enable()
 
 
 def test_nothing_to_write_is_an_empty_answer():
