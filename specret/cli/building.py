@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from specret.cli import output
-from specret.cli.opening import store_place
+from specret.cli.opening import open_engine, store_place
 from specret.cli.options import Machine
 from specret.types import SpecretError, TokenArray
 
@@ -70,7 +70,7 @@ def answers_job(machine: Machine, corpus: str, out: Path | None, options: "OwnOp
 
     texts = open_corpus(corpus)
     check_recipe(options.recipe)
-    engine = _plain_engine(machine)
+    engine = open_engine(machine, "plain", store=None, reads_store=False, nodes=0, options={})
     from specret.decode.call import Call
 
     room = engine.target.context_len - options.answer_tokens
@@ -96,7 +96,7 @@ def traces_job(
 
     if not file.is_file():
         raise SpecretError(f"traces {file}: no such file", "decode --trace FILE writes one")
-    engine = _plain_engine(machine)
+    engine = open_engine(machine, "plain", store=None, reads_store=False, nodes=0, options={})
     from specret.models.encoder import TransformersEncoder
 
     def answer_ids(text: str) -> TokenArray:
@@ -123,19 +123,6 @@ class Traced:
 
     refuse: bool
     with_prompts: bool
-
-
-def _plain_engine(machine: Machine) -> "Engine":
-    output.working("loading the model")
-    from specret import engine
-
-    return engine.load(
-        machine.model,
-        drafter="plain",
-        dtype=machine.dtype,
-        device=machine.device,
-        threads=machine.threads,
-    )
 
 
 def _own_job(

@@ -98,18 +98,18 @@ def decode(
         nodes=nodes,
         options=options,
     )
+    ids = engine.encode(text, chat)
     if trace is not None:
         append_trace(trace, b"")  # a file that cannot be written is told before the answer
     chunks = []
     for chunk in engine.stream(
-        text,
+        ids,
         max_new_tokens=max_new_tokens,
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
         seed=seed,
         stop=tuple(stop or ()),
-        chat=chat,
     ):
         chunks.append(chunk)
         if not json:
@@ -117,8 +117,7 @@ def decode(
     steps = [chunk.step for chunk in chunks]
     if trace is not None:
         answer = np.array([token for step in steps for token in step.emitted], np.int64)
-        line = trace_line(engine.loaded.fingerprint, engine.encode(text, chat), answer)
-        append_trace(trace, line)
+        append_trace(trace, trace_line(engine.loaded.fingerprint, ids, answer))
     spans = accepted_spans(steps, engine.tokenizer, engine.store) if show_sources else None
     figures = _figures(engine, steps, "length" if max_new_tokens == 0 else "context")
     if json:

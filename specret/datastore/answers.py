@@ -19,12 +19,14 @@ from safetensors.numpy import load_file, save
 from specret.datastore.durable import (
     Marker,
     Progress,
+    counter,
     entry,
     read_marker,
     write_marker,
     write_whole,
 )
-from specret.datastore.projection import Floats, Moments, Projection
+from specret.datastore.manifest import answers_role
+from specret.datastore.projection import Floats, Projection
 from specret.datastore.states import AHEAD, FIT_BYTES, check_refused
 from specret.protocols import Answer, Writer
 from specret.types import SpecretError, TokenArray
@@ -104,11 +106,11 @@ def write_answers(
     markers: list[Marker] = []
     done = 0
     for start in range(0, len(prompts), how.shard_prompts):
-        name = f"{key}.answers-{len(markers):05d}"
+        name = f"{key}.{answers_role(len(markers))}"
         marker = read_marker(folder, name)
         if marker is None:
             part = prompts[start : start + how.shard_prompts]
-            count = _counter(progress, done, how.wanted)
+            count = counter(progress, "answers", done, how.wanted)
             marker = _write_shard(folder, name, start, part, writer, how, fitted, count)
         markers.append(marker)
         done += marker.facts["tokens"]
@@ -127,10 +129,6 @@ def read_shard(folder: Path, marker: Marker) -> Shard:
     ]
     keys = arrays["keys"].astype(np.float32)
     return Shard(texts[0], texts[1], keys, arrays["answer"], arrays["token"])
-
-
-def _counter(progress: Progress, before: int, wanted: int) -> Callable[[int], None]:
-    return lambda done: progress("answers", min(before + done, wanted), wanted)
 
 
 def _write_shard(
@@ -163,8 +161,9 @@ def _write_shard(
     if how.components:
         check_refused(refused, refused + sum(map(len, good)))
         if projection is None:
-            rows = _fit(rows, writer.width, how.components, fitted)
-            files["projection"] = entry(folder, fitted, Projection.load(fitted).dim)
+            projection = _fit(rows, writer.width, how.components, fitted)
+            rows = [projection.apply(states) if len(states) else states for states in rows]
+            files["projection"] = entry(folder, fitted, projection.dim)
     arrays = _arrays(prompts, answers, rows, good)
     path = folder / FOLDER / name
     write_whole(path, save(arrays))
@@ -184,19 +183,14 @@ def _usable(answer: Answer, projection: Projection | None) -> tuple[Floats, NDAr
     return rows, good, len(states) - len(good)
 
 
-def _fit(rows: list[Floats], width: int, components: int, fitted: Path) -> list[Floats]:
-    moments = Moments(width)
-    for states in rows:
-        if len(states):
-            moments.add(states)
-    if not moments.count:
+def _fit(rows: list[Floats], width: int, components: int, fitted: Path) -> Projection:
+    blocks = [states for states in rows if len(states)]
+    if not blocks:
         raise SpecretError(
             f"none of the first {len(rows)} answers has three tokens, so there is no state to keep",
             "build without a dense side (--dense-tokens 0), or with longer answers",
         )
-    Projection.fit(moments, components).save(fitted)
-    projection = Projection.load(fitted)
-    return [projection.apply(states) if len(states) else states for states in rows]
+    return Projection.fitted(blocks, width, components, fitted)
 
 
 def _arrays(

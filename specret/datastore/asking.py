@@ -5,10 +5,9 @@ In: a corpus with a recipe, or traces. Out: an `Asked`. Knows no model.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
-from specret.datastore.corpus import Corpus
+from specret.datastore.corpus import Corpus, shown
 from specret.datastore.durable import digest
 from specret.datastore.recipes import questions
 from specret.datastore.traces import Reading, Tokenize, Trace, read_traces
@@ -88,24 +87,21 @@ def asked_before(path: Path, reading: Reading, *, refuse: bool) -> tuple[Asked, 
         SpecretError: no usable line, or one of no use where that refuses the file.
     """
     traces, skipped = read_traces(path, reading)
-    shown = "".join(f"\n  {name}: {reason}" for name, reason in skipped[:3])
-    more = f"\n  and {len(skipped) - 3} more" if len(skipped) > 3 else ""
     if skipped and refuse:
         raise SpecretError(
             f"traces {path}: {len(skipped)} of {len(skipped) + len(traces)} lines of no use"
-            f"{shown}{more}",
+            f"{shown(skipped)}",
             "mend them, or leave them out: --bad-lines skip",
         )
     if not traces:
         raise SpecretError(
-            f"traces {path}: no usable line{shown}{more}",
+            f"traces {path}: no usable line{shown(skipped)}",
             "expected JSON objects with prompt_tokens and answer_tokens, messages, prompt and "
             "answer, or text",
         )
-    identity = sha256(f"{path.stat().st_size}:{digest(path)}".encode()).hexdigest()
     asked = Asked(
         path.name,
-        identity,
+        digest(path),
         [trace.prompt for trace in traces],
         [(trace.name, trace.licence) for trace in traces],
         skipped,

@@ -6,7 +6,7 @@ killed build goes on where it stopped and ends byte-identical; until the manifes
 the end, an older store in the same folder stays as it is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,13 +71,12 @@ def build_store(
         SpecretError: another build is at work in the folder, nothing usable in the corpus, too
             many states that are not finite, or a corpus too short for a single key.
     """
-    folder, options = plan.folder, plan.options
+    options = plan.options
     assert options is not None, "a plan of own answers"
-    with alone(folder):
-        if is_finished(folder, plan.parameters):
-            return Built(open_manifest(folder), False)
+
+    def stages() -> list[Marker]:
         text = write_tokens(
-            folder,
+            plan.folder,
             plan.parameters["sparse_key"],
             corpus,
             tokenizer,
@@ -86,30 +85,39 @@ def build_store(
             expected=plan.tokens or 0,
             progress=progress,
         )
-        stages = [text, write_suffix(plan, text, fingerprint, progress)]
+        done = [text, write_suffix(plan, text, fingerprint, progress)]
         if plan.parameters["dense_key"] is not None:
             assert encoder is not None, "keys need an encoder"
-            stages.append(_write_dense(plan, options, text, encoder, progress))
-        return finish(plan, stages, fingerprint)
+            done.append(_write_dense(plan, options, text, encoder, progress))
+        return done
+
+    return build_stages(plan, fingerprint, stages)
 
 
-def finish(plan: Plan, stages: Sequence[Marker], fingerprint: Fingerprint) -> Built:
-    """Make the files of finished stages the state of the store, and remove what it replaces."""
-    files = {role: file for stage in stages for role, file in stage.files.items()}
-    counts = {name: value for stage in stages for name, value in stage.facts.items()}
-    manifest = Manifest(fingerprint, plan.parameters, counts, files)
-    manifest.save(plan.folder)
-    _clean(plan.folder, manifest)
+def build_stages(
+    plan: Plan, fingerprint: Fingerprint, stages: Callable[[], Sequence[Marker]]
+) -> Built:
+    """Run the stages of a plan unless it is finished; their files become the store's state.
+
+    Raises:
+        SpecretError: another build is at work in the folder, and what the stages raise.
+    """
+    folder = plan.folder
+    with _alone(folder):
+        if is_finished(folder, plan.parameters):
+            return Built(open_manifest(folder), False)
+        done = stages()
+        files = {role: file for stage in done for role, file in stage.files.items()}
+        counts = {name: value for stage in done for name, value in stage.facts.items()}
+        manifest = Manifest(fingerprint, plan.parameters, counts, files)
+        manifest.save(folder)
+        _clean(folder, manifest)
     return Built(manifest, True)
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else builds in the folder, which is made where it is missing, meanwhile.
-
-    Raises:
-        SpecretError: somebody does.
-    """
+def _alone(folder: Path) -> Iterator[None]:
+    """Nobody else builds in the folder, which is made where it is missing, meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / LOCK, timeout=0):

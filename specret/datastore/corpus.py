@@ -7,7 +7,7 @@ Knows no tokenizer and no store. Reading can start anywhere, so a build can be r
 import os
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -103,6 +103,13 @@ class Corpus:
                         "run the same command again: it goes on where it stopped",
                     ) from fault
                 time.sleep(FIRST_WAIT * 2 ** (failures - 1))
+
+
+def shown(skipped: Sequence[tuple[str, str]]) -> str:
+    """The first three of what was skipped, a line each, and how many more there are."""
+    lines = [f"\n  {name}: {reason}" for name, reason in skipped[:3]]
+    more = f"\n  and {len(skipped) - 3} more" if len(skipped) > 3 else ""
+    return "".join(lines) + more
 
 
 def open_corpus(spec: str) -> Corpus:

@@ -25,6 +25,11 @@ MARKERS = "_done"
 BLOCK = 1 << 20
 
 
+def counter(progress: Progress, stage: str, before: int, total: int) -> Callable[[int], None]:
+    """What a shard reports its own progress to, after `before` of `total` in earlier ones."""
+    return lambda done: progress(stage, min(before + done, total), total)
+
+
 @dataclass(frozen=True, slots=True)
 class FileEntry:
     """One file of a store: where it lies and what it must hold.

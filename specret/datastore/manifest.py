@@ -20,7 +20,10 @@ NAME = "manifest.json"
 SPARSE = frozenset({"tokens", "offsets", "documents", "skipped", "suffix"})
 DENSE = frozenset({"projection", "index", "lists"})
 ANSWERS = re.compile(r"answers-\d{5}")
-"""Roles of the shards of a store of the target's own answers."""
+"""Roles of the shards of a store of answers, see `answers_role`."""
+
+OWN_OPTIONS = ("recipe", "generate_tokens", "answer_tokens", "temperature", "seed")
+"""Parameters of a store of the target's own answers that are options of `build-index`."""
 
 FOLDERS = ("tokens", "suffix", "dense", "answers")
 OF_A_BUILD = re.compile(r"[0-9a-f]{12}\.")
@@ -86,6 +89,11 @@ def open_manifest(folder: str | Path) -> Manifest:
     return manifest
 
 
+def answers_role(number: int) -> str:
+    """The role of a shard of answers."""
+    return f"answers-{number:05d}"
+
+
 def verify(folder: Path, manifest: Manifest, *, digests: bool = True) -> None:
     """Check that the store's files are those of its manifest.
 
@@ -130,11 +138,15 @@ def _rebuild(folder: Path, manifest: Manifest | None = None) -> str:
     """The command that builds a damaged store anew, as far as the store still tells it."""
     known = {} if manifest is None else manifest.parameters
     model = "" if manifest is None else f" for {manifest.fingerprint.model_id}"
-    words = ["specret build-index --corpus", quote(str(known.get("corpus", "CORPUS")))]
+    recorded = known.get("recipe") == "recorded"
+    named = "--from-traces" if recorded else "--corpus"
+    words = [f"specret build-index {named}", quote(str(known.get("corpus", "CORPUS")))]
+    words += ["--generate"] if "recipe" in known and not recorded else []
     words += ["--out", quote(str(folder))]
-    for name in ("max_tokens", "dense_tokens"):
+    for name in ("max_tokens", "dense_tokens", *(() if recorded else OWN_OPTIONS)):
         if known.get(name) is not None:
             words.append(f"--{name.replace('_', '-')} {known[name]}")
+    words += ["--with-prompts"] if known.get("with_prompts") else []
     return f"build the store again{model}: {' '.join(words)}"
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specret.datastore.answers import Shard, read_shard, write_answers
-from specret.datastore.build import Built, Keys, alone, finish, write_index, write_suffix
+from specret.datastore.build import Built, Keys, build_stages, write_index, write_suffix
 from specret.datastore.durable import Marker, Progress, read_marker
-from specret.datastore.manifest import open_manifest
+from specret.datastore.manifest import answers_role
 from specret.datastore.own_plan import OwnPlan
-from specret.datastore.plan import is_finished
 from specret.datastore.projection import Floats
+from specret.datastore.states import AHEAD
 from specret.datastore.tokens import write_documents
 from specret.protocols import Writer
 from specret.types import Fingerprint, SpecretError
@@ -41,59 +41,56 @@ def build_own(
             finite, or answers too short for a single key.
     """
     plan, folder, key = own.plan, own.plan.folder, own.plan.parameters["answers_key"]
-    with alone(folder):
-        if is_finished(folder, plan.parameters):
-            return Built(open_manifest(folder), False)
+
+    def stages() -> list[Marker]:
         for name in ("answers", "dense"):
             (folder / name).mkdir(exist_ok=True)
         markers = write_answers(folder, key, own.asked.prompts, writer, own.how, progress)
-        text = _write_text(own, markers, fingerprint)
-        stages = [text, write_suffix(plan, text, fingerprint, progress)]
+        shards = [read_shard(folder, marker) for marker in markers]
+        text = _write_text(own, shards, fingerprint)
+        done = [text, write_suffix(plan, text, fingerprint, progress)]
         if own.how.components:
-            stages.append(_write_dense(own, markers, text, progress))
-        files = {f"answers-{i:05d}": m.files["answers"] for i, m in enumerate(markers)}
-        return finish(
-            plan, [*stages, Marker(files, {"prompts": text.facts["documents"]})], fingerprint
-        )
+            done.append(_write_dense(own, markers, shards, text, progress))
+        files = {answers_role(i): m.files["answers"] for i, m in enumerate(markers)}
+        return [*done, Marker(files, {"prompts": text.facts["documents"]})]
+
+    return build_stages(plan, fingerprint, stages)
 
 
-def _write_text(own: OwnPlan, markers: Sequence[Marker], fingerprint: Fingerprint) -> Marker:
+def _write_text(own: OwnPlan, shards: Sequence[Shard], fingerprint: Fingerprint) -> Marker:
     """The token files: one document an answer, cut where enough tokens are there."""
     folder, name = own.plan.folder, f"{own.plan.parameters['sparse_key']}.tokens"
     if done := read_marker(folder, name):
         return done
-    ids, names = [], []
-    for number, _, document in _documents(own, markers):
-        ids.append(document)
-        names.append(own.asked.origins[number])
-    return write_documents(folder, name, ids, names, own.asked.skipped, fingerprint.vocab_size)
+    prompts = [ids for shard in shards for ids in shard.prompts]
+    answers = [ids for shard in shards for ids in shard.answers]
+    before, room = _sizes(own, shards)
+    kept = np.flatnonzero(room).tolist()
+    ids = [np.concatenate([prompts[i][: before[i]], answers[i][: room[i]]]) for i in kept]
+    origins = [own.asked.origins[i] for i in kept]
+    return write_documents(folder, name, ids, origins, own.asked.skipped, fingerprint.vocab_size)
 
 
-def _documents(
-    own: OwnPlan, markers: Sequence[Marker]
-) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
-    """(prompt number, tokens of the prompt in it, ids) of every document, in order."""
-    left, number = own.options.generate_tokens, 0
-    for marker in markers:
-        shard = read_shard(own.plan.folder, marker)
-        for prompt, answer in zip(shard.prompts, shard.answers, strict=True):
-            kept = answer[:left].astype(np.int64)
-            left -= len(kept)
-            if len(kept):
-                before = prompt.astype(np.int64) if own.options.with_prompts else kept[:0]
-                yield number, len(before), np.concatenate([before, kept])
-            number += 1
+def _sizes(own: OwnPlan, shards: Sequence[Shard]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """By prompt number: tokens of the prompt and of the answer that are stored."""
+    prompts = np.array([len(ids) for shard in shards for ids in shard.prompts], np.int64)
+    answers = np.array([len(ids) for shard in shards for ids in shard.answers], np.int64)
+    room = np.diff(np.minimum(np.cumsum(answers), own.options.generate_tokens), prepend=0)
+    return np.where(room > 0, prompts * own.options.with_prompts, 0), room
 
 
 def _write_dense(
-    own: OwnPlan, markers: Sequence[Marker], text: Marker, progress: Progress
+    own: OwnPlan,
+    markers: Sequence[Marker],
+    shards: Sequence[Shard],
+    text: Marker,
+    progress: Progress,
 ) -> Marker:
     folder, name = own.plan.folder, f"{own.plan.parameters['dense_key']}.dense"
     if done := read_marker(folder, name):
         return done
     tokens = np.memmap(folder / text.files["tokens"].path, f"<u{text.facts['width']}", "r")
-    first, room = _places(own, markers)
-    blocks = list(_blocks(own, (read_shard(folder, m) for m in markers), first, room))
+    blocks = list(_blocks(own, shards))
     positions = np.concatenate([part for _, part in blocks])
     if not len(positions):
         raise SpecretError(
@@ -106,28 +103,14 @@ def _write_dense(
     return write_index(folder, name, tokens, keys, markers[0].files["projection"], progress)
 
 
-def _places(own: OwnPlan, markers: Sequence[Marker]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By prompt number: where its answer begins in the token file, and how much of it is kept."""
-    count = sum(marker.facts["answers"] for marker in markers)
-    first, room = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    at = 0
-    for number, before, document in _documents(own, markers):
-        first[number], room[number] = at + before, len(document) - before
-        at += len(document)
-    return first, room
-
-
-def _blocks(
-    own: OwnPlan,
-    shards: Iterator[Shard],
-    first: NDArray[np.int64],
-    room: NDArray[np.int64],
-) -> Iterator[tuple[Floats, NDArray[np.int64]]]:
-    """Keys and positions, shard by shard, of tokens that are kept with two more after them."""
+def _blocks(own: OwnPlan, shards: Sequence[Shard]) -> Iterator[tuple[Floats, NDArray[np.int64]]]:
+    """Keys and positions, shard by shard, of stored tokens with `AHEAD` more after them."""
+    before, room = _sizes(own, shards)
+    first = np.cumsum(before + room) - room
     start, left = 0, own.options.dense_tokens
     for shard in shards:
         answer = shard.answer + start
-        kept = np.flatnonzero(shard.token + 2 < room[answer])[:left]
+        kept = np.flatnonzero(shard.token + AHEAD < room[answer])[:left]
         yield shard.keys[kept], first[answer[kept]] + shard.token[kept]
         start += len(shard.answers)
         left -= len(kept)

@@ -19,6 +19,7 @@ from specret.datastore.plan import (
     SUFFIX_BYTES,
     SUFFIX_SECONDS,
     Plan,
+    check_folder,
     is_finished,
     key_of,
 )
@@ -92,7 +93,11 @@ def plan_own(
         fingerprint: of the model.
         folder: where the store goes.
         options: what was chosen.
+
+    Raises:
+        SpecretError: the folder's place is taken by a file.
     """
+    check_folder(Path(folder))
     capacity = max(map(len, asked.prompts)) + options.answer_tokens
     text_bytes = max(1, capacity * writer.bytes_a_token)
     rows = int(np.clip(CACHE_BYTES // text_bytes, 1, MOST_ROWS))
@@ -139,24 +144,20 @@ def _parameters(
     of_store = {
         name: chosen.pop(name) for name in ("generate_tokens", "dense_tokens", "with_prompts")
     }
-    sizes = {"rows": how.rows, "shard_prompts": how.shard_prompts, "components": how.components}
     answers = {
         **chosen,
-        **sizes,
-        **asdict(fingerprint),
+        "rows": how.rows,
+        "shard_prompts": how.shard_prompts,
+        "components": how.components,
         "format": FORMAT_VERSION,
         "corpus": asked.corpus,
         "identity": asked.identity,
     }
-    answers_key = key_of(answers)
+    answers_key = key_of({**answers, **asdict(fingerprint)})
     sparse_key = key_of({"of": answers_key, **of_store})
     return {
-        **chosen,
+        **answers,
         **of_store,
-        **sizes,
-        "format": FORMAT_VERSION,
-        "corpus": asked.corpus,
-        "identity": asked.identity,
         "answers_key": answers_key,
         "sparse_key": sparse_key,
         "dense_key": key_of({"dense": sparse_key}) if options.dense_tokens else None,

@@ -134,8 +134,7 @@ def plan_build(
             is taken by a file.
     """
     options = options or BuildOptions()
-    if Path(folder).exists() and not Path(folder).is_dir():
-        raise SpecretError(f"{folder} is a file, expected a folder for the store", "name another")
+    check_folder(Path(folder))
     assert encoder is not None or not options.dense_tokens, "keys need an encoder"
     parameters = _parameters(corpus, fingerprint, options)
     ids, seconds_a_token, tokens_a_byte = _sample(corpus, tokenizer)
@@ -163,6 +162,16 @@ def plan_build(
         None if stored is None else stored + keys * (options.components + INDEX_BYTES),
         is_finished(Path(folder), parameters),
     )
+
+
+def check_folder(folder: Path) -> None:
+    """Whether a store can lie there.
+
+    Raises:
+        SpecretError: the place is taken by a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise SpecretError(f"{folder} is a file, expected a folder for the store", "name another")
 
 
 def is_finished(folder: Path, parameters: Mapping[str, Any]) -> bool:

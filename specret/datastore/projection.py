@@ -3,6 +3,7 @@
 In: states (n, H). Out: keys (n, d), d <= 64. Knows no model and no index; numpy only.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +114,20 @@ class Projection:
         # safetensors writes memory as it lies and would scramble an array in another order
         assert self.components.flags.c_contiguous
         write_whole(path, save({name: getattr(self, name) for name in self.__slots__}))
+
+    @classmethod
+    def fitted(
+        cls, blocks: Iterable[Floats], width: int, components: int, path: Path
+    ) -> "Projection":
+        """Fitted on all rows of blocks (n, `width`), saved, and read back as others will read it.
+
+        At least one row is needed.
+        """
+        moments = Moments(width)
+        for rows in blocks:
+            moments.add(rows)
+        cls.fit(moments, components).save(path)
+        return cls.load(path)
 
     @classmethod
     def load(cls, path: Path) -> "Projection":

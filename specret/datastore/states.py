@@ -21,12 +21,13 @@ from safetensors.numpy import load_file, save
 from specret.datastore.durable import (
     Marker,
     Progress,
+    counter,
     entry,
     read_marker,
     write_marker,
     write_whole,
 )
-from specret.datastore.projection import Floats, Moments, Projection
+from specret.datastore.projection import Floats, Projection
 from specret.protocols import Encoder
 from specret.types import SpecretError
 
@@ -173,13 +174,13 @@ def write_keys(
         name, part = f"{key}.shard-{number:05d}", windows.shard(number, shards)
         marker = read_marker(folder, name)
         if marker is None:
-            count = _counter(progress, done, windows.keys)
+            count = counter(progress, "states", done, windows.keys)
             if number == 0:
                 states, good = _collect(tokens, part, encoder, how, None, count)
-                moments = Moments(encoder.width)
-                moments.add(states[good])
-                Projection.fit(moments, how.components).save(fitted)
-                keys = Projection.load(fitted).apply(states)
+                projection = Projection.fitted(
+                    [states[good]], encoder.width, how.components, fitted
+                )
+                keys = projection.apply(states)
                 del states
             else:
                 projection = Projection.load(fitted)
@@ -195,10 +196,6 @@ def read_keys(folder: Path, marker: Marker) -> tuple[Floats, NDArray[np.int64]]:
     """Keys (n, d) in fp32 and their positions (n,) of one shard."""
     arrays = load_file(folder / marker.files["keys"].path)
     return arrays["keys"].astype(np.float32), arrays["positions"]
-
-
-def _counter(progress: Progress, before: int, total: int) -> Callable[[int], None]:
-    return lambda done: progress("states", before + done, total)
 
 
 def _collect(

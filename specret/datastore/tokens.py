@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from specret.datastore.corpus import Corpus
+from specret.datastore.corpus import Corpus, shown
 from specret.datastore.durable import (
     TEMPORARY,
     Marker,
@@ -100,7 +100,7 @@ def write_tokens(
 def write_documents(
     folder: Path,
     name: str,
-    ids: Sequence[NDArray[np.int64]],
+    ids: Sequence[NDArray[Any]],
     origins: Sequence[tuple[str, str]],
     skipped: Sequence[tuple[str, str]],
     vocab_size: int,
@@ -275,10 +275,7 @@ def _line(record: dict[str, str]) -> bytes:
 
 def no_document(corpus: Corpus) -> SpecretError:
     """The error for a corpus in which a reading found nothing usable."""
-    shown = "".join(f"\n  {name}: {reason}" for name, reason in corpus.skipped[:3])
-    if len(corpus.skipped) > 3:
-        shown += f"\n  and {len(corpus.skipped) - 3} more"
     return SpecretError(
-        f"corpus {corpus.spec!r} holds no usable document{shown}",
+        f"corpus {corpus.spec!r} holds no usable document{shown(corpus.skipped)}",
         "name a corpus of UTF-8 text; rows need a column text, content or code",
     )

@@ -220,6 +220,27 @@ def test_a_full_disk_leaves_the_older_store_whole(
     verify(tmp_path / "s", old.manifest)
 
 
+def test_a_damaged_store_names_the_command_that_wrote_its_answers(
+    corpus: Path, tmp_path: Path
+) -> None:
+    options = replace(DEFAULT, temperature=0.5, seed=3, with_prompts=True)
+    _, result = built(corpus, tmp_path / "s", options)
+    next((tmp_path / "s" / "answers").glob("*")).unlink()
+    with pytest.raises(SpecretError) as caught:
+        verify(tmp_path / "s", result.manifest)
+    assert caught.value.hint == (
+        f"build the store again for toy: specret build-index --corpus {corpus} --generate "
+        f"--out {tmp_path / 's'} --dense-tokens 10000 --recipe text --generate-tokens 400 "
+        "--answer-tokens 20 --temperature 0.5 --seed 3 --with-prompts"
+    )
+
+
+def test_a_file_in_the_store_s_place_is_told(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("mine")
+    with pytest.raises(SpecretError, match="s is a file, expected a folder"):
+        planned(corpus, tmp_path / "s", ToyWriter())
+
+
 def test_states_that_are_not_finite_are_refused(corpus: Path, tmp_path: Path) -> None:
     class Broken(ToyWriter):
         def answer(self, number: int, ids: Any) -> Any:

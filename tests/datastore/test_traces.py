@@ -176,3 +176,7 @@ def test_a_store_of_recorded_answers_has_the_states_in_their_context(
     wanted = store.projection.apply(np.concatenate(states))
     np.testing.assert_allclose(shard.keys, wanted, atol=2e-3)
     assert store.document_of(0) == "t.jsonl:1"
+    (tmp_path / "s" / built.manifest.files[role].path).unlink()
+    with pytest.raises(SpecretError) as caught:
+        open_store(tmp_path / "s", FINGERPRINT)
+    assert "specret build-index --from-traces t.jsonl --out " in caught.value.hint
