@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from specret.datastore.store import Store, open_store
+from specret.datastore.store import Store, open_stores
 from specret.decode.call import Call, Chunk, Result
 from specret.decode.gap import top2_gap
 from specret.decode.law import Law
@@ -38,7 +38,7 @@ def load(
     model: str | None = None,
     *,
     drafter: str = "hybrid",
-    store: str | Path | Store | None = None,
+    store: str | Path | Store | Sequence[str | Path | Store] | None = None,
     dtype: str = "auto",
     device: str = "auto",
     threads: int | None = None,
@@ -50,7 +50,8 @@ def load(
     Args:
         model: folder or hub id of a transformers model; None: the packaged small model.
         drafter: a name of the registry (plain, rest, suffix, dresd, prompt, hybrid).
-        store: folder of a datastore built for this model, or an open one.
+        store: folder of a datastore built for this model, an open one, or several of either:
+            hybrid reads them all, other drafters the first.
         dtype: auto, float32, bfloat16 or float16.
         device: auto, cpu or cuda.
         threads: CPU threads; None leaves torch's own number.
@@ -61,7 +62,8 @@ def load(
         SpecretError: what was asked does not exist or does not fit, with the cure.
     """
     loaded = load_model(model, dtype=dtype, device=device, threads=threads)
-    opened = open_store(store, loaded.fingerprint) if isinstance(store, str | Path) else store
+    given = [] if store is None else [store] if isinstance(store, str | Path | Store) else store
+    opened = open_stores(given, loaded.fingerprint)
     return Engine(
         Parts(loaded, TransformersTarget(loaded), opened),
         drafter=drafter,
@@ -76,7 +78,7 @@ class Parts:
 
     loaded: LoadedModel
     target: TransformersTarget
-    store: Store | None
+    stores: tuple[Store, ...] = ()
     prices: Prices | None = None
 
 
@@ -87,18 +89,24 @@ class Engine:
         self, parts: Parts, *, drafter: str, nodes: int | str, options: Mapping[str, Any]
     ) -> None:
         self._parts = parts
-        self.loaded, self.target, self.store = parts.loaded, parts.target, parts.store
+        self.loaded, self.target, self.stores = parts.loaded, parts.target, parts.stores
         self.tokenizer = parts.loaded.tokenizer
         self.drafter_name, self.options, self.asked_nodes = drafter, dict(options), nodes
         self.resources = Resources(
             vocab_size=self.target.vocab_size,
             hidden_size=self.loaded.fingerprint.hidden_size,
-            store=parts.store,
+            store=self.store,
+            further=parts.stores[1:],
         )
         if needs_store(drafter, options):
             need_store(self.resources, drafter)
         self.drafter = make_drafter(drafter, self.resources, options)
         self.nodes = self._count_nodes(nodes)
+
+    @property
+    def store(self) -> Store | None:
+        """The first of its stores, which every drafter reads."""
+        return self.stores[0] if self.stores else None
 
     @property
     def prices(self) -> Prices:
@@ -273,7 +281,7 @@ class Engine:
         options = self.options
         if isinstance(self.drafter, FusedDrafter):  # what it merges depends on the store
             options = {**options, "sources": self.drafter.sources}
-        return nodes_for(self.drafter_name, options, self.prices)
+        return nodes_for(self.drafter_name, options, self.prices, self.stores)
 
 
 @dataclass(frozen=True, slots=True)

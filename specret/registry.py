@@ -30,12 +30,18 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a drafter may use: an opened store, the target's sizes, the way to other drafters."""
+    """What a drafter may use: opened stores, the target's sizes, the way to other drafters."""
 
     vocab_size: int
     hidden_size: int
     store: Any = None  # an opened specret.datastore.store.Store, or None
+    further: tuple[Any, ...] = ()  # more of them, which only hybrid reads
     make: Callable[..., Drafter] | None = field(default=None, compare=False)
+
+    @property
+    def stores(self) -> tuple[Any, ...]:
+        """All that are open."""
+        return () if self.store is None else (self.store, *self.further)
 
 
 def make_drafter(name: str, resources: Resources, options: Mapping[str, Any]) -> Drafter:

@@ -19,8 +19,11 @@ Layer = int
 
 FINAL_NORM: Layer = -1
 
-SOURCES = ("prompt", "suffix", "dense")
-"""Bit i of `Draft.sources` says that source i proposed the node."""
+MOST_STORES = 3
+"""Read at once."""
+
+SOURCES = ("prompt", "suffix", "dense", "suffix2", "dense2", "suffix3", "dense3")
+"""Bit i of `Draft.sources` says that source i proposed the node. The number is the store's."""
 
 FinishReason = Literal["stop", "stop-string", "length", "context"]
 

@@ -41,6 +41,7 @@ def store_of(documents: Sequence[np.ndarray], target: Any, folder: Path) -> Simp
     dense = DenseIndex.build(lists, [(projection.apply(rows), following, at)])
     return SimpleNamespace(
         path=folder,
+        own_answers=True,
         suffix=suffix,
         dense=dense,
         projection=projection,

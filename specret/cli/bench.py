@@ -45,7 +45,7 @@ def bench(
     engine = open_engine(
         Machine(model, dtype, device, threads),
         "plain",
-        store=store,
+        stores=[] if store is None else [store],
         reads_store=True,
         nodes=NODES,
         options={},

@@ -70,7 +70,7 @@ def answers_job(machine: Machine, corpus: str, out: Path | None, options: "OwnOp
 
     texts = open_corpus(corpus)
     check_recipe(options.recipe)
-    engine = open_engine(machine, "plain", store=None, reads_store=False, nodes=0, options={})
+    engine = open_engine(machine, "plain", stores=[], reads_store=False, nodes=0, options={})
     from specret.decode.call import Call
 
     room = engine.target.context_len - options.answer_tokens
@@ -96,7 +96,7 @@ def traces_job(
 
     if not file.is_file():
         raise SpecretError(f"traces {file}: no such file", "decode --trace FILE writes one")
-    engine = open_engine(machine, "plain", store=None, reads_store=False, nodes=0, options={})
+    engine = open_engine(machine, "plain", stores=[], reads_store=False, nodes=0, options={})
     from specret.models.encoder import TransformersEncoder
 
     def answer_ids(text: str) -> TokenArray:

@@ -18,7 +18,7 @@ from specret.cli.options import (
     Nodes,
     Seed,
     Sources,
-    Store,
+    Stores,
     Temperature,
     Threads,
     Trace,
@@ -69,7 +69,7 @@ def decode(
     ] = False,
     trace: Trace = None,
     model: Model = None,
-    store: Store = None,
+    store: Stores = None,
     nodes: Nodes = "auto",
     sources: Sources = None,
     dtype: Dtype = "auto",
@@ -84,6 +84,8 @@ def decode(
     text = _read_prompt(prompt)
     if sources is not None and drafter != "hybrid":
         raise typer.BadParameter(f"--sources belongs to the drafter hybrid, not to {drafter}")
+    if len(store or []) > 1 and drafter != "hybrid":
+        raise typer.BadParameter(f"several stores belong to the drafter hybrid, not to {drafter}")
     from specret.cli.opening import open_engine
     from specret.cli.spans import accepted_spans
     from specret.datastore.traces import append_trace, trace_line
@@ -93,7 +95,7 @@ def decode(
     engine = open_engine(
         Machine(model, dtype, device, threads),
         drafter,
-        store=store,
+        stores=store or [],
         reads_store=needs_store(drafter, options),
         nodes=nodes,
         options=options,
@@ -118,7 +120,7 @@ def decode(
     if trace is not None:
         answer = np.array([token for step in steps for token in step.emitted], np.int64)
         append_trace(trace, trace_line(engine.loaded.fingerprint, ids, answer))
-    spans = accepted_spans(steps, engine.tokenizer, engine.store) if show_sources else None
+    spans = accepted_spans(steps, engine.tokenizer, engine.stores) if show_sources else None
     figures = _figures(engine, steps, "length" if max_new_tokens == 0 else "context")
     if json:
         content = {"text": "".join(c.text for c in chunks), **figures}

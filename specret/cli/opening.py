@@ -4,7 +4,7 @@ In: what the options say. Out: an `Engine`. Knows where stores lie that were giv
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,26 +53,27 @@ def open_engine(
     machine: Machine,
     drafter: str,
     *,
-    store: Path | None,
+    stores: Sequence[Path],
     reads_store: bool,
     nodes: int | str,
     options: Mapping[str, Any],
 ) -> "Engine":
-    """A target with a drafter, and a store where one is named or what will run reads one.
+    """A target with a drafter, and stores where some are named or what will run reads one.
 
     Raises:
         SpecretError: the model or the store is not there or does not fit.
     """
     from specret.datastore.manifest import open_manifest
 
-    if store is None and reads_store:
+    if not stores and reads_store:
         store = default_store(machine.model)
         if not store.exists():
             raise SpecretError(
                 f"there is no datastore yet for this model (looked at {store})", _build(machine)
             )
-    if store is not None:
-        open_manifest(store)  # a wrong folder is told before the model loads
+        stores = [store]
+    for folder in stores:
+        open_manifest(folder)  # a wrong folder is told before the model loads
 
     output.working("loading the model")
     from specret import engine
@@ -80,7 +81,7 @@ def open_engine(
     return engine.load(
         machine.model,
         drafter=drafter,
-        store=store,
+        store=stores,
         dtype=machine.dtype,
         device=machine.device,
         threads=machine.threads,

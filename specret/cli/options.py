@@ -63,6 +63,15 @@ Store = Annotated[
         show_default=False,
     ),
 ]
+Stores = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--store",
+        help="Datastore folder; without it the one that build-index --corpus code fills. Up to "
+        "three times: hybrid reads all, the others the first.",
+        show_default=False,
+    ),
+]
 Trace = Annotated[
     Path | None,
     typer.Option(
@@ -76,7 +85,8 @@ Sources = Annotated[
     typer.Option(
         parser=read_names,
         metavar="A,B,...",
-        help="What hybrid merges, of prompt, suffix, dense; without it all.",
+        help="What hybrid merges, of prompt, suffix, dense (of a second store suffix2, dense2); "
+        "without it all.",
         show_default=False,
     ),
 ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from specret.hybrid.several import store_of
 from specret.types import SOURCES, Step
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ PROMPT = "the text so far"
 
 
 def accepted_spans(
-    steps: Sequence[Step], tokenizer: Any, store: "Store | None"
+    steps: Sequence[Step], tokenizer: Any, stores: "Sequence[Store]"
 ) -> list[dict[str, Any]]:
     """Runs of accepted tokens of one step that one document and one set of sources gave.
 
@@ -30,20 +31,24 @@ def accepted_spans(
 
         def place(row: tuple[int, int, int]) -> tuple[int, str]:
             _, mask, origin = row
-            return mask, "" if origin < 0 or store is None else store.document_of(origin)
+            return mask, "" if origin < 0 else stores[_store(mask)].document_of(origin)
 
         for (mask, document), run in groupby(accepted, place):
             if not mask:  # the model's own token
                 continue
             ids, _, origins = zip(*run, strict=True)
-            known = bool(document) and store is not None
             spans.append(
                 {
                     "text": tokenizer.decode(list(ids)),
                     "tokens": len(ids),
                     "sources": [name for i, name in enumerate(SOURCES) if mask >> i & 1],
-                    "origin": store.describe(origins[0]) if known and store else PROMPT,
+                    "origin": stores[_store(mask)].describe(origins[0]) if document else PROMPT,
                     "step": number,
                 }
             )
     return spans
+
+
+def _store(mask: int) -> int:
+    """Which store an origin lies in: that of the first source with one, as `merge` has it."""
+    return next(store_of(name) for i, name in enumerate(SOURCES) if i and mask >> i & 1)

@@ -6,6 +6,7 @@ verified before they were opened. Knows no draft. faiss is loaded only if the de
 
 import json
 import warnings
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from specret._suffix import SuffixIndex
 from specret.datastore.manifest import Manifest, open_manifest, verify
 from specret.datastore.projection import Projection
-from specret.types import Fingerprint, SpecretError
+from specret.types import MOST_STORES, Fingerprint, SpecretError
 
 if TYPE_CHECKING:
     from specret.datastore.vectors import DenseIndex, Placement
@@ -57,6 +58,11 @@ class Store:
             str(self._file("suffix")),
             manifest.fingerprint.vocab_size,
         )
+
+    @property
+    def own_answers(self) -> bool:
+        """Whether it holds answers of the target, written for it or recorded, not other text."""
+        return "recipe" in self.manifest.parameters
 
     def _file(self, role: str) -> Path:
         return self.path / self.manifest.files[role].path
@@ -149,6 +155,26 @@ def open_store(
     refusal = _compare(folder, manifest.fingerprint, fingerprint)
     verify(folder, manifest, digests=digests)
     return Store(folder, manifest, refusal, placement)
+
+
+def open_stores(
+    given: Sequence["str | Path | Store"], fingerprint: Fingerprint
+) -> tuple[Store, ...]:
+    """Open several datastores for one model; open ones are taken as they are.
+
+    Raises:
+        SpecretError: as for `open_store`; one given twice; more than `MOST_STORES`.
+    """
+    if len(given) > MOST_STORES:
+        raise SpecretError(
+            f"{len(given)} stores, expected at most {MOST_STORES}",
+            "build one store of what several hold",
+        )
+    paths = [(one.path if isinstance(one, Store) else Path(one)).resolve() for one in given]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise SpecretError(f"the store at {path} is given twice", "give each store once")
+    return tuple(one if isinstance(one, Store) else open_store(one, fingerprint) for one in given)
 
 
 def _compare(folder: Path, built: Fingerprint, used: Fingerprint) -> SpecretError | None:

@@ -1,7 +1,7 @@
 """Which reference answers stand in the store, word for word: a drafter that copies them is no feat.
 
-In: the store's suffix index, prompts and a tokenizer. Out: for each reference the longest run of
-its tokens that the store holds within one document. Knows no drafter.
+In: the stores' suffix indexes, prompts and a tokenizer. Out: for each reference the longest run
+of its tokens that a store holds within one document. Knows no drafter.
 """
 
 from collections.abc import Sequence
@@ -36,9 +36,12 @@ def longest_run(index: SuffixIndex, tokens: TokenArray) -> int:
 
 
 def overlap(
-    index: SuffixIndex, prompts: Sequence[Prompt], tokenizer: Tokenizer, min_run: int = MIN_RUN
+    indexes: Sequence[SuffixIndex],
+    prompts: Sequence[Prompt],
+    tokenizer: Tokenizer,
+    min_run: int = MIN_RUN,
 ) -> dict[str, Any]:
-    """How much of the prompts' references stands in the store.
+    """How much of the prompts' references stands in the stores.
 
     Returns:
         `min_run`; `with_reference`, prompts that have one; `shared`, those of them that share
@@ -51,7 +54,7 @@ def overlap(
     for prompt in judged:
         for reference in prompt.references:
             ids = tokenizer(reference, add_special_tokens=False)["input_ids"]
-            run = longest_run(index, np.array(ids, np.int64))
+            run = max(longest_run(index, np.array(ids, np.int64)) for index in indexes)
             longest.append(run)
             if run >= min(min_run, len(ids)):
                 shared[prompt.id] = max(run, shared.get(prompt.id, 0))

@@ -23,8 +23,7 @@ PACKAGES = ("specret", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy
 
 def provenance(engine: Engine, command: Sequence[str]) -> dict[str, Any]:
     """Command, versions, device and what the figures belong to."""
-    loaded, store = engine.loaded, engine.store
-    device = loaded.device
+    loaded, device = engine.loaded, engine.loaded.device
     cuda = device.type == "cuda"
     return {
         "command": list(command),
@@ -36,13 +35,14 @@ def provenance(engine: Engine, command: Sequence[str]) -> dict[str, Any]:
         "dtype": str(loaded.dtype).removeprefix("torch."),
         "attention": loaded.model.config._attn_implementation,
         "model": asdict(loaded.fingerprint),
-        "store": None
-        if store is None
-        else {
-            "fingerprint": asdict(store.manifest.fingerprint),
-            "parameters": dict(store.manifest.parameters),
-            "counts": dict(store.manifest.counts),
-        },
+        "stores": [
+            {
+                "fingerprint": asdict(store.manifest.fingerprint),
+                "parameters": dict(store.manifest.parameters),
+                "counts": dict(store.manifest.counts),
+            }
+            for store in engine.stores
+        ],
     }
 
 

@@ -19,7 +19,7 @@ from specret.evaluation.methods import LOOKUP, without
 from specret.evaluation.overlap import overlap
 from specret.evaluation.prompts import Prompt
 from specret.evaluation.sample import Answer, Method, Sample, Writing
-from specret.hybrid.confidences import load_confidences
+from specret.hybrid.confidences import confidences_of
 from specret.types import SOURCES, Prices, TokenArray
 
 SCHEMA_VERSION = 1
@@ -54,10 +54,11 @@ def summarise(
         "categories": _categories(methods, prompts, answers, engine.prices),
         "leave_one_out": _leave_one_out(answers),
         "overlap": None,
-        "fitted_on": _fitted_on(methods, prompts),
+        "fitted_on": _fitted_on(engine, methods, prompts),
     }
-    if engine.store is not None:
-        result["overlap"] = overlap(engine.store.suffix, prompts, engine.tokenizer)
+    if engine.stores:
+        indexes = [store.suffix for store in engine.stores]
+        result["overlap"] = overlap(indexes, prompts, engine.tokenizer)
     return result | {"notes": _notes(result)}
 
 
@@ -159,12 +160,18 @@ def _leave_one_out(answers: Sequence[Answer]) -> dict[str, Row]:
     return out
 
 
-def _fitted_on(methods: Sequence[Method], prompts: Sequence[Prompt]) -> list[str] | None:
+def _fitted_on(
+    engine: Engine, methods: Sequence[Method], prompts: Sequence[Prompt]
+) -> list[str] | None:
     """Prompts on which hybrid's confidences were fitted; None where that cannot be known."""
     if not any(method.name.startswith("hybrid") for method in methods):
         return []
-    known = load_confidences().provenance.get("prompt_ids")
-    return None if known is None else [p.id for p in prompts if p.id in set(known)]
+    known: set[str] = set()
+    for one in confidences_of(None, engine.stores):
+        if "prompt_ids" not in one.provenance:
+            return None
+        known.update(one.provenance["prompt_ids"])
+    return [prompt.id for prompt in prompts if prompt.id in known]
 
 
 def _notes(result: Mapping[str, Any]) -> list[str]:

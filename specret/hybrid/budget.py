@@ -5,10 +5,10 @@ Which nodes those are is decided at each step by `tree.best_nodes`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from specret.hybrid.confidences import SHIPPED, joined, load_confidences, source_set
+from specret.hybrid.confidences import confidences_of, joined, source_set
+from specret.hybrid.several import by_store, kinds
 from specret.types import Prices
 
 GRID = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -40,20 +40,20 @@ def choose_nodes(
     return max(sorted(grid), key=speed)
 
 
-def nodes_for(drafter: str, options: Mapping[str, Any], prices: Prices) -> int:
-    """The number of nodes for a drafter with its options, by its shipped gain curve.
+def nodes_for(
+    drafter: str, options: Mapping[str, Any], prices: Prices, stores: Sequence[Any] = ()
+) -> int:
+    """The number of nodes for a drafter with its options, by the gain curve of its first store.
+
+    What further stores add is not known beforehand; what they cost is: hybrid looks up in all.
 
     Raises:
         SpecretError: there is no curve for it.
     """
-    confidences = load_confidences(Path(options.get("confidences") or SHIPPED))
-    gain = confidences.gain(method_name(drafter, options))
-    return choose_nodes(prices, gain, gain.lookup_s)
-
-
-def method_name(drafter: str, options: Mapping[str, Any]) -> str:
-    """Under which name a gain curve is kept: hybrid has one for each set of sources."""
+    confidences = confidences_of(options.get("confidences"), stores)
     if drafter != "hybrid":
-        return drafter
-    sources = options.get("sources") or ("prompt", "suffix", "dense")
-    return f"{drafter}:{joined(source_set(sources))}"
+        gain = confidences[0].gain(drafter)
+        return choose_nodes(prices, gain, gain.lookup_s)
+    groups = by_store(source_set(options.get("sources") or ("prompt", "suffix", "dense")))
+    gains = [confidences[i].gain(f"hybrid:{joined(kinds(own))}") for i, own in groups.items()]
+    return choose_nodes(prices, gains[0], sum(gain.lookup_s for gain in gains))

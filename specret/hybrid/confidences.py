@@ -18,6 +18,10 @@ from specret.types import SOURCES, SpecretError
 
 SCHEMA_VERSION = 1
 SHIPPED = Path(__file__).with_name("confidences.json")
+"""Fitted with a store of text that others wrote."""
+
+SHIPPED_ANSWERS = Path(__file__).with_name("confidences_answers.json")
+"""Fitted with a store of the target's own answers."""
 
 SourceSet = tuple[str, ...]
 """Names of `types.SOURCES`, in that order, each once."""
@@ -129,6 +133,20 @@ def load_confidences(path: Path = SHIPPED) -> Confidences:
         return Confidences(calibrations, gains, held["provenance"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpecretError(f"{path} does not hold confidences: {error}", hint) from error
+
+
+def confidences_of(given: str | Path | None, stores: Sequence[Any]) -> list["Confidences"]:
+    """Those that belong to each store, or without one those of the text so far alone.
+
+    Args:
+        given: a file for all of them; None: for each the one that ships for its kind.
+        stores: opened ones.
+
+    Raises:
+        SpecretError: as for `load_confidences`.
+    """
+    shipped = [SHIPPED_ANSWERS if store.own_answers else SHIPPED for store in stores] or [SHIPPED]
+    return [load_confidences(Path(given or path)) for path in shipped]
 
 
 def save_confidences(confidences: Confidences, path: Path) -> None:

@@ -5,7 +5,7 @@ Knows the sources only as drafters of the registry.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ import numpy as np
 
 from specret import tree
 from specret.hybrid.calibration import Calibration
-from specret.hybrid.confidences import SHIPPED, SourceSet, load_confidences, source_set
+from specret.hybrid.confidences import SourceSet, confidences_of, source_set
 from specret.hybrid.merge import Merged, merge
+from specret.hybrid.several import calibration_for, kind_of, source_of, store_of
 from specret.protocols import Drafter
 from specret.registry import Resources, make_drafter, read_options
 from specret.types import Budget, Context, Draft, SpecretError, Verdict
 
 DRAFTER_OF = {"prompt": "prompt", "suffix": "suffix", "dense": "dresd"}
-"""Source -> the drafter that gives its candidates."""
+"""Kind of source -> the drafter that gives its candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,12 @@ class FusedOptions:
     """What hybrid merges.
 
     Attributes:
-        sources: some of prompt, suffix, dense, as names or as `suffix,dense`; None: all that
-            the store has.
+        sources: some of prompt, suffix, dense (of further stores suffix2, dense2 and so on), as
+            names or as `suffix,dense`; None: all that the stores have.
         candidate_nodes: nodes that each source may propose (the budget then keeps the best).
         candidate_depth: how deep they may be.
-        confidences: file of fitted coefficients; None: the shipped one.
+        confidences: file of fitted coefficients; None: for each store the one that ships for its
+            kind.
     """
 
     sources: str | Sequence[str] | None = None
@@ -49,12 +51,28 @@ def make(resources: Resources, options: Mapping[str, Any]) -> "FusedDrafter":
             of sources without confidences.
     """
     chosen = read_options(FusedOptions, options)
-    sources = _available(chosen.sources, resources.store)
-    build = resources.make or make_drafter
-    drafters = {name: build(DRAFTER_OF[name], resources, {}) for name in sources}
-    confidences = load_confidences(Path(chosen.confidences or SHIPPED))
+    sources = _available(chosen.sources, resources.stores)
+    drafters = source_drafters(sources, resources)
+    calibration = calibration_for(sources, confidences_of(chosen.confidences, resources.stores))
     candidates = Budget(chosen.candidate_nodes, chosen.candidate_depth)
-    return FusedDrafter(drafters, confidences.calibration(sources), candidates, resources)
+    return FusedDrafter(drafters, calibration, candidates, resources)
+
+
+def source_drafters(sources: SourceSet, resources: Resources) -> dict[str, Drafter]:
+    """The drafter of each source, over the store that the source reads.
+
+    Raises:
+        SpecretError: a store does not fit the target.
+    """
+    build, stores = resources.make or make_drafter, resources.stores or (None,)
+    return {
+        name: build(
+            DRAFTER_OF[kind_of(name)],
+            replace(resources, store=stores[store_of(name)], further=()),
+            {},
+        )
+        for name in sources
+    }
 
 
 class FusedDrafter:
@@ -118,19 +136,23 @@ def _kept(merged: Merged, prob: np.ndarray, keep: np.ndarray, vocab_size: int) -
     )
 
 
-def _available(asked: str | Sequence[str] | None, store: Any) -> SourceSet:
+def _available(asked: str | Sequence[str] | None, stores: Sequence[Any]) -> SourceSet:
     """The sources asked for, or all that there are."""
-    held = {"prompt", *(("suffix",) if store is not None else ())}
-    if store is not None and store.dense is not None:
-        held.add("dense")
     if asked is None:
-        return source_set(sorted(held))
+        held = [source_of("suffix", i) for i in range(len(stores))]
+        held += [source_of("dense", i) for i, s in enumerate(stores) if s.dense is not None]
+        return source_set(["prompt", *held])
     sources = source_set(asked)
     for name in sources:
-        if name not in held:
-            raise SpecretError(
-                f"source {name!r} needs a store that has it, "
-                + ("none is open" if store is None else f"the one at {store.path} does not"),
-                "build one with: specret build-index --corpus code, or leave it out of --sources",
-            )
+        kind, number = kind_of(name), store_of(name)
+        if kind == "prompt" or (number < len(stores) and (kind != "dense" or stores[number].dense)):
+            continue
+        if number < len(stores):
+            seen = f"the one at {stores[number].path} does not"
+        else:
+            seen = f"{len(stores)} are open" if stores else "none is open"
+        raise SpecretError(
+            f"source {name!r} needs a store that has it, {seen}",
+            "build one with: specret build-index --corpus code, or leave it out of --sources",
+        )
     return sources

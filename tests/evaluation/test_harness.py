@@ -37,7 +37,7 @@ def fitted(monkeypatch):
     }
     found = Confidences(calibrations, {}, {"prompt_ids": ["b", "elsewhere"]})
     for module in (fused, summary):
-        monkeypatch.setattr(module, "load_confidences", lambda *_: found)
+        monkeypatch.setattr(module, "confidences_of", lambda *_: [found])
 
 
 def test_every_method_is_measured_and_equal_to_plain(engine):
@@ -238,7 +238,7 @@ def test_files_hold_the_result_and_spec_bench_lines(engine, tmp_path):
     told = result["provenance"]
     assert told["command"] == ["specret", "eval"]
     assert told["dtype"] == "float32"
-    assert told["store"]["fingerprint"]["weights"] == told["model"]["weights"]
+    assert told["stores"][0]["fingerprint"]["weights"] == told["model"]["weights"]
     assert sorted(p.name for p in out.iterdir()) == ["results.json", "samples.jsonl"]
 
 

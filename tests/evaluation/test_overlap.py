@@ -61,7 +61,7 @@ def test_shared_references_are_counted_and_named(index):
         Prompt("none", "c", ("?",), references=("zzzzab",)),
         Prompt("unknown", "c", ("?",)),
     ]
-    found = overlap(store, prompts, letters, min_run=5)
+    found = overlap([store], prompts, letters, min_run=5)
     assert found["prompts"] == {"whole": 3, "long": 5}
     assert (found["with_reference"], found["shared"], found["longest_median"]) == (3, 2, 2.5)
-    assert overlap(store, prompts[3:], letters)["longest_median"] is None
+    assert overlap([store], prompts[3:], letters)["longest_median"] is None

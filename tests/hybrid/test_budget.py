@@ -1,8 +1,10 @@
 """The number of nodes: the best trade of tokens against measured time."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from specret.hybrid.budget import GRID, choose_nodes, method_name, nodes_for
+from specret.hybrid.budget import GRID, choose_nodes, nodes_for
 from specret.hybrid.calibration import Calibration
 from specret.hybrid.confidences import Confidences, Gain, save_confidences
 from specret.types import Prices, SpecretError
@@ -47,20 +49,38 @@ def test_only_the_grid_is_considered():
     assert 0 in GRID
 
 
-def test_each_set_of_sources_has_its_own_curve():
-    assert method_name("rest", {}) == "rest"
-    assert method_name("hybrid", {"sources": "dense,prompt"}) == "hybrid:prompt+dense"
-    assert method_name("hybrid", {}) == "hybrid:prompt+suffix+dense"
-    assert method_name("hybrid", {"sources": None}) == "hybrid:prompt+suffix+dense"
+FLAT_GAIN = Gain((0, 32), (1.0, 1.01), 0.0)
+ALL = "hybrid:prompt+suffix+dense"
 
 
-def test_a_method_takes_the_nodes_of_its_own_curve(tmp_path):
-    file = tmp_path / "c.json"
-    flat = Gain((0, 32), (1.0, 1.01), 0.0)
-    gains = {"rest": flat, "hybrid:prompt": CONCAVE}
-    save_confidences(Confidences({("prompt",): Calibration(("prompt",), 0.0, [])}, gains, {}), file)
+@pytest.fixture
+def curves(tmp_path):
+    """A function that writes gain curves to a file of confidences."""
+
+    def write(gains):
+        file = tmp_path / "c.json"
+        none = {("prompt",): Calibration(("prompt",), 0.0, [])}
+        save_confidences(Confidences(none, gains, {}), file)
+        return file
+
+    return write
+
+
+def test_a_method_takes_the_nodes_of_its_own_curve(curves):
+    file = curves({"rest": FLAT_GAIN, "hybrid:prompt+dense": CONCAVE, ALL: FLAT_GAIN})
     assert nodes_for("rest", {"confidences": file}, STEP) == 0
-    assert nodes_for("hybrid", {"confidences": str(file), "sources": "prompt"}, STEP) == 8
+    assert nodes_for("hybrid", {"confidences": str(file), "sources": "dense,prompt"}, STEP) == 8
+    for everything in ({}, {"sources": None}):
+        assert nodes_for("hybrid", {"confidences": file, **everything}, STEP) == 0
     with pytest.raises(SpecretError, match="no gain curve for mine") as caught:
         nodes_for("mine", {"confidences": file}, STEP)
     assert "--nodes" in caught.value.hint
+
+
+def test_every_further_store_costs_its_look_up(curves):
+    slow = Gain(CONCAVE.nodes, CONCAVE.tokens, 4.0)
+    file = curves({ALL: CONCAVE, "hybrid:suffix+dense": slow})
+    both = {"confidences": file, "sources": "prompt,suffix,dense,suffix2,dense2"}
+    stores = [SimpleNamespace(own_answers=own) for own in (True, False)]
+    assert nodes_for("hybrid", {"confidences": file}, FLAT) == 32
+    assert nodes_for("hybrid", both, FLAT, stores) == 0

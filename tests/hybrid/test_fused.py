@@ -14,7 +14,7 @@ from specret.registry import Resources
 from specret.types import FINAL_NORM, Budget, Context, Draft, SpecretError, Verdict
 
 VOCAB = 50
-FULL = SimpleNamespace(path="STORE", dense=object())
+FULL = SimpleNamespace(path="STORE", own_answers=False, dense=object())
 TREES = {  # paths of each source, with their conditional probabilities
     "prompt": {(1,): 0.9, (1, 2): 0.9, (1, 2, 3): 0.9},
     "suffix": {(1,): 0.4, (4,): 0.3, (1, 5): 0.2},
@@ -156,7 +156,7 @@ def test_every_source_hears_the_start_and_the_outcome(built):
 
 
 def test_without_a_choice_all_that_the_store_has(built):
-    sparse = SimpleNamespace(path="STORE", dense=None)
+    sparse = SimpleNamespace(path="STORE", own_answers=False, dense=None)
     assert built()[0].sources == ("prompt", "suffix", "dense")
     assert built(store=sparse)[0].sources == ("prompt", "suffix")
     assert built(store=None)[0].sources == ("prompt",)
@@ -166,9 +166,17 @@ def test_without_a_choice_all_that_the_store_has(built):
     ("store", "sources", "fault"),
     [
         (None, "suffix", "'suffix' needs a store that has it, none is open"),
-        (SimpleNamespace(path="STORE", dense=None), "dense", "the one at STORE does not"),
+        (
+            SimpleNamespace(path="STORE", own_answers=False, dense=None),
+            "dense",
+            "the one at STORE does not",
+        ),
         (None, "web", "'web' is unknown"),
-        (SimpleNamespace(path="STORE", dense=1), "prompt,dense", r"no confidences for .*\+dense"),
+        (
+            SimpleNamespace(path="STORE", own_answers=False, dense=1),
+            "prompt,dense",
+            r"no confidences for .*\+dense",
+        ),
     ],
 )
 def test_sources_that_cannot_be_merged_are_refused_by_name(built, store, sources, fault):
@@ -180,3 +188,25 @@ def test_sources_that_cannot_be_merged_are_refused_by_name(built, store, sources
 def test_unknown_options_are_refused(built):
     with pytest.raises(SpecretError, match="unknown option 'depth'"):
         built(depth=3)
+
+
+def test_several_stores_are_read_each_by_its_own_sources(built, tmp_path):
+    second = SimpleNamespace(path="SECOND", own_answers=True, dense=object())
+    read = {}
+
+    def make_fake(name, resources, given):
+        read.setdefault(name, []).append(resources.store)
+        return Fake(TREES[name])
+
+    resources = Resources(VOCAB, 8, FULL, (second,), make=make_fake)
+    names = ("prompt", "suffix", "dense", "suffix2", "dense2")
+    weights = [Table(f"{name}.prob", (0.35,), (-2.0, 0.0, 2.0)) for name in names]
+    file = tmp_path / "joint.json"
+    save_confidences(Confidences({names: Calibration(names, 0.0, weights)}, {}, {}), file)
+    hybrid = fused.make(resources, {"confidences": file})
+    assert hybrid.sources == names
+    assert read == {"prompt": [FULL], "suffix": [FULL, second], "dresd": [FULL, second]}
+    draft = hybrid.propose(CONTEXT, Budget(16, 16))
+    assert draft.sources[draft.child(-1, 6)] == 0b10100
+    with pytest.raises(SpecretError, match="'suffix3' needs a store that has it, 2 are open"):
+        fused.make(resources, {"confidences": file, "sources": "suffix3"})
