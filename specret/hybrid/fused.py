@@ -150,7 +150,7 @@ def _available(asked: str | Sequence[str] | None, stores: Sequence[Any]) -> Sour
         if number < len(stores):
             seen = f"the one at {stores[number].path} does not"
         else:
-            seen = f"{len(stores)} are open" if stores else "none is open"
+            seen = f"{len(stores) or 'none'} {'are' if len(stores) > 1 else 'is'} open"
         raise SpecretError(
             f"source {name!r} needs a store that has it, {seen}",
             "build one with: specret build-index --corpus code, or leave it out of --sources",
