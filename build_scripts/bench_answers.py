@@ -29,6 +29,10 @@ from specret.evaluation.identity import compare
 from specret.evaluation.sample import Writing
 from specret.evaluation.summary import gap_after
 
+NONE = {"identical": 0, "near_ties": 0, "failures": 0}
+OTHER_ROWS = (3, 11)
+"""Rows of the batches that are held against the one the plan chose."""
+
 
 def main() -> None:
     args = _arguments()
@@ -39,7 +43,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="answers-"))
     rates: dict[str, list[float]] = {"one by one": [], "with keys": [], "without keys": []}
     memory: dict[str, Any] = {}
-    counts = {"identical": 0, "near_ties": 0, "failures": 0}
+    counts = dict(NONE)
     for round_ in range(args.rounds):
         for dense in (300_000, 0):
             name = "with keys" if dense else "without keys"
@@ -59,6 +63,7 @@ def main() -> None:
                 peak = getrusage(RUSAGE_SELF).ru_maxrss * 1024
                 memory = {"planned": plan.plan.memory, "grown": peak - before}
         _one_by_one(engine, plan, answers, args, rates["one by one"], counts, round_)
+    sizes = _sizes(engine, plan, args)
     best = {name: max(found_rates) for name, found_rates in rates.items()}
     print(
         json.dumps(
@@ -71,12 +76,14 @@ def main() -> None:
                 "together_over_one_by_one": best["with keys"] / best["one by one"],
                 "with_over_without_keys": best["with keys"] / best["without keys"],
                 "memory": memory,
-                "answers": counts,
+                "answers_against_one_by_one": counts,
+                "answers_against_the_whole_batch": sizes,
             },
             indent=1,
         )
     )
-    sys.exit(1 if counts["failures"] else 0)
+    failures = [counts["failures"], *(some["failures"] for some in sizes.values())]
+    sys.exit(1 if any(failures) else 0)
 
 
 def _answers(plan: OwnPlan, built: Built) -> list[Any]:
@@ -104,11 +111,42 @@ def _one_by_one(
         alone = engine.generate(prompt, max_new_tokens=args.answer_tokens).tokens
         seconds += perf_counter() - begin
         written += len(alone)
-        half = engine.loaded.dtype.itemsize < 4
-        together = answers[number].astype("int64")
-        found = compare(alone, together, gap_after(engine, prompt, how), half=half)
-        counts["identical" if found is None else "near_ties" if found.near_tie else "failures"] += 1
+        _count(engine, prompt, how, alone, answers[number].astype("int64"), counts)
     rates.append(written / seconds)
+
+
+def _sizes(
+    engine: engines.Engine, plan: OwnPlan, args: argparse.Namespace
+) -> dict[int, dict[str, int]]:
+    """The first prompts again in batches of other sizes."""
+    prompts = plan.asked.prompts[: plan.how.rows]
+    writer = engine.writer(Call(max_new_tokens=args.answer_tokens))
+    capacity = max(map(len, prompts)) + args.answer_tokens
+    how = Writing(args.answer_tokens, 0.0, 0)
+
+    def answers(rows: int) -> dict[int, Any]:
+        written = writer.write(list(enumerate(prompts)), rows, capacity)
+        return {answer.number: answer.tokens for answer in written}
+
+    whole, out = answers(len(prompts)), {}
+    for rows in OTHER_ROWS:
+        out[rows] = dict(NONE)
+        for number, got in answers(rows).items():
+            _count(engine, prompts[number], how, whole[number], got, out[rows])
+    return out
+
+
+def _count(
+    engine: engines.Engine,
+    prompt: Any,
+    how: Writing,
+    expected: Any,
+    got: Any,
+    counts: dict[str, int],
+) -> None:
+    half = engine.loaded.dtype.itemsize < 4
+    found = compare(expected, got, gap_after(engine, prompt, how), half=half)
+    counts["identical" if found is None else "near_ties" if found.near_tie else "failures"] += 1
 
 
 def _arguments() -> argparse.Namespace:

@@ -57,7 +57,7 @@ def main() -> None:
     )
     prompts = load_prompts("humaneval", skip=HELD_OUT if args.evaluate else 0, limit=args.limit)
     answers = answers_to(engine, prompts, args.tokens, args.answers)
-    everything = _everything(engine)
+    everything = everything_of(engine)
     recorded = record_all(engine, answers, everything, lambda _: engine.resources)
     sets = _source_sets(everything) if len(args.store) == 1 else [everything]
     if args.evaluate:
@@ -91,7 +91,8 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def _everything(engine: engines.Engine) -> SourceSet:
+def everything_of(engine: engines.Engine) -> SourceSet:
+    """All sources that the stores of an engine give, and the text so far."""
     count = range(len(engine.stores))
     names = [source_of(kind, i) for i in count for kind in ("suffix", "dense")]
     return source_set(["prompt", *names])

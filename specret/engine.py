@@ -15,6 +15,7 @@ import numpy as np
 from specret.datastore.store import Store, open_stores
 from specret.decode.call import Call, Chunk, Result
 from specret.decode.gap import top2_gap
+from specret.decode.keeping import StateKeeper
 from specret.decode.law import Law
 from specret.decode.loop import Decoding, begin, decode
 from specret.decode.prices import measure_prices
@@ -193,13 +194,14 @@ class Engine:
         """Gap between the best two tokens after `prefix` (T,), as `call` chooses them."""
         return top2_gap(self.target, self._law(call, prompt_len), call.draw, prefix)
 
-    def writer(self, call: Call) -> BatchWriter:
+    def writer(self, call: Call, *, keep_features: bool = False) -> BatchWriter:
         """Answers many prompts together, each as `generate` would without drafts.
 
         Prompt number i is answered with seed `call.seed` + i.
 
         Raises:
-            SpecretError: the call has stop strings.
+            SpecretError: the call has stop strings, or features of a model whose layers cannot
+                be found.
         """
         if call.stop:
             raise SpecretError("stop strings end single texts, not answers written together")
@@ -210,6 +212,7 @@ class Engine:
                 draw=lambda number: replace(call, seed=call.seed + number).draw,
                 limits=self._limits(call),
             ),
+            StateKeeper(self.loaded.model) if keep_features else None,
         )
 
     def _begin(self, prompt: Prompt, call: Call) -> "_Run":

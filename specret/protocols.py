@@ -101,11 +101,22 @@ class Answer:
         number: which prompt.
         tokens: (n,) ids, the EOS among them if it ended so.
         states: (n - 1, width) after the final norm, of all tokens but the last; (0, 0) if none.
+        features: what the writer's keeper kept of prompt and answer, of all tokens but the last.
     """
 
     number: int
     tokens: TokenArray
     states: NDArray[np.float32]
+    features: Any = None
+
+
+class Keeper(Protocol):
+    """What keeps states of every token that a writer feeds."""
+
+    row_bytes: int  # of one token
+
+    def pack(self, texts: Sequence[Any]) -> bytes:
+        """The features of several answers as one safetensors file."""
 
 
 class Writer(Protocol):
@@ -113,6 +124,7 @@ class Writer(Protocol):
 
     width: int
     bytes_a_token: int  # of the cache, for each token of each text under way
+    keeper: Keeper | None
 
     def write(
         self, prompts: Sequence[tuple[int, TokenArray]], rows: int, capacity: int

@@ -1,5 +1,6 @@
 """What tests of the datastore share: a byte tokenizer, an encoder in numpy, builds of few bytes."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,14 +51,24 @@ class SumEncoder:
         return out
 
 
+class ToyKeeper:
+    """Keeps of each answer its number and tokens."""
+
+    row_bytes = 8
+
+    def pack(self, texts: Sequence[Any]) -> bytes:
+        return json.dumps([list(text) for text in texts]).encode()
+
+
 class ToyWriter:
     """Answers by a random walk that the prompt's number and ids decide; every fifth is empty."""
 
     width = WIDTH
     bytes_a_token = 16
 
-    def __init__(self, kill_at: float = float("inf")) -> None:
+    def __init__(self, kill_at: float = float("inf"), keeper: Any = None) -> None:
         self.left = kill_at
+        self.keeper = keeper
         self.batches: list[list[int]] = []
 
     def write(
@@ -70,7 +81,8 @@ class ToyWriter:
             if self.left < 0:
                 raise KeyboardInterrupt
             tokens, states = self.answer(number, ids)
-            yield Answer(number, tokens, states)
+            kept = None if self.keeper is None else [number, *tokens.tolist()]
+            yield Answer(number, tokens, states, kept)
 
     def answer(
         self, number: int, ids: NDArray[np.int64]

@@ -58,7 +58,7 @@ def build_index(
         ),
     ] = None,
     answer_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Most tokens of one answer; 256 without it.")
+        int | None, typer.Option(min=1, help="Most tokens of one answer; 128 without it.")
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="Of the answers; greedy without it.")
@@ -68,6 +68,14 @@ def build_index(
     ] = None,
     with_prompts: Annotated[
         bool, typer.Option("--with-prompts", help="Store the prompts too, before their answers.")
+    ] = False,
+    keep_features: Annotated[
+        bool,
+        typer.Option(
+            "--keep-features",
+            help="Keep the states that training a draft head needs, of three layers and the "
+            "final norm, in bf16.",
+        ),
     ] = False,
     from_traces: Annotated[
         Path | None,
@@ -118,6 +126,7 @@ def build_index(
         max_tokens is not None,
         with_prompts,
         bad_lines is not None,
+        keep_features,
     )
     if from_traces is not None:
         traced = Traced(bad_lines == "refuse", with_prompts)
@@ -125,7 +134,7 @@ def build_index(
     elif generate:
         given.setdefault("recipe", corpus if corpus in (CODE, "chat") else "text")
         options = OwnOptions(dense_tokens=dense_tokens, with_prompts=with_prompts, **given)
-        job = answers_job(machine, corpus, out, options)
+        job = answers_job(machine, corpus, out, options, keep_features=keep_features)
     else:
         job = corpus_job(machine, corpus, out, BuildOptions(max_tokens, dense_tokens))
     plan = job.plan
@@ -164,6 +173,7 @@ def _check(
     cut: bool,
     with_prompts: bool,
     bad_lines: bool,
+    keep_features: bool,
 ) -> None:
     """Options that belong to another kind of build are no silent default."""
     if traced and (generate or given or cut):
@@ -172,6 +182,8 @@ def _check(
         raise typer.BadParameter(
             "--max-tokens cuts a corpus; with --generate it is --generate-tokens"
         )
+    if keep_features and not generate:
+        raise typer.BadParameter("--keep-features belongs to --generate")
     if given and not generate:
         option = next(iter(given)).replace("_", "-")
         raise typer.BadParameter(f"--{option} belongs to --generate")

@@ -58,7 +58,14 @@ def corpus_job(machine: Machine, corpus: str, out: Path | None, options: "BuildO
     return Job(plan, lambda shown: build_store(plan, texts, tokenizer, encoder, known, shown))
 
 
-def answers_job(machine: Machine, corpus: str, out: Path | None, options: "OwnOptions") -> Job:
+def answers_job(
+    machine: Machine,
+    corpus: str,
+    out: Path | None,
+    options: "OwnOptions",
+    *,
+    keep_features: bool,
+) -> Job:
     """A store of the target's own answers to prompts made from the corpus.
 
     Raises:
@@ -78,7 +85,8 @@ def answers_job(machine: Machine, corpus: str, out: Path | None, options: "OwnOp
     call = Call(
         max_new_tokens=options.answer_tokens, temperature=options.temperature, seed=options.seed
     )
-    return _own_job(engine, asked, engine.writer(call), corpus, out, options)
+    writer = engine.writer(call, keep_features=keep_features)
+    return _own_job(engine, asked, writer, corpus, out, options)
 
 
 def traces_job(

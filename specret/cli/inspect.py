@@ -72,6 +72,7 @@ def _content(folder: Path, manifest: "Manifest") -> dict[str, Any]:
             role: {"path": file.path, "bytes": file.bytes, "rows": file.rows}
             for role, file in manifest.files.items()
         },
+        "features": sum(f.rows for r, f in manifest.files.items() if r.startswith("features-")),
         "bytes": manifest.bytes,
         "bytes_per_token": _ratio(manifest, SPARSE, tokens),
         "bytes_per_key": _ratio(manifest, DENSE, manifest.counts.get("keys", 0)),
@@ -102,6 +103,8 @@ def _describe(content: Mapping[str, Any]) -> str:
                 f"{content['bytes_per_key']:.1f} bytes each",
             )
         )
+    if content["features"]:
+        rows.append(("features", f"of {content['features']:,} answers, for training a draft head"))
     rows.append(("size", f"{content['bytes'] / 1e6:,.1f} MB"))
     return "\n".join(f"{name:<10}  {value}" for name, value in rows)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
 from specret.datastore.durable import (
+    FileEntry,
     Marker,
     Progress,
     counter,
@@ -25,7 +26,7 @@ from specret.datastore.durable import (
     write_marker,
     write_whole,
 )
-from specret.datastore.manifest import answers_role
+from specret.datastore.manifest import FEATURES, shard_role
 from specret.datastore.projection import Floats, Projection
 from specret.datastore.states import AHEAD, FIT_BYTES, check_refused
 from specret.protocols import Answer, Writer
@@ -97,7 +98,7 @@ def write_answers(
 
     Returns:
         One marker a shard: file role "answers", in the first "projection" too where there are
-        keys; facts answers, tokens, keys, refused.
+        keys, "features" where the writer keeps them; facts answers, tokens, keys, refused.
 
     Raises:
         SpecretError: too many of a shard's states are not finite.
@@ -106,7 +107,7 @@ def write_answers(
     markers: list[Marker] = []
     done = 0
     for start in range(0, len(prompts), how.shard_prompts):
-        name = f"{key}.{answers_role(len(markers))}"
+        name = f"{key}.{shard_role('answers', len(markers))}"
         marker = read_marker(folder, name)
         if marker is None:
             part = prompts[start : start + how.shard_prompts]
@@ -148,6 +149,7 @@ def _write_shard(
     answers: list[TokenArray] = [np.empty(0, np.int64)] * len(prompts)
     rows: list[Floats] = [np.empty((0, 0), np.float32)] * len(prompts)
     good: list[NDArray[np.intp]] = [np.empty(0, np.intp)] * len(prompts)
+    features: list[Any] = [()] * len(prompts)
     written = refused = 0
     for answer in writer.write(asked, how.rows, how.capacity):
         at = answer.number - start
@@ -156,8 +158,12 @@ def _write_shard(
         if how.components:
             rows[at], good[at], bad = _usable(answer, projection)
             refused += bad
+        if answer.features is not None:
+            features[at] = answer.features
         count(written)
     files = {}
+    if writer.keeper is not None:
+        files[FEATURES] = _write(folder, FEATURES, name, writer.keeper.pack(features), len(prompts))
     if how.components:
         check_refused(refused, refused + sum(map(len, good)))
         if projection is None:
@@ -165,11 +171,15 @@ def _write_shard(
             rows = [projection.apply(states) if len(states) else states for states in rows]
             files["projection"] = entry(folder, fitted, projection.dim)
     arrays = _arrays(prompts, answers, rows, good)
-    path = folder / FOLDER / name
-    write_whole(path, save(arrays))
-    files["answers"] = entry(folder, path, len(prompts))
+    files["answers"] = _write(folder, FOLDER, name, save(arrays), len(prompts))
     facts = {"answers": len(prompts), "tokens": written, "refused": refused}
     return write_marker(folder, name, files, {**facts, "keys": len(arrays["keys"])})
+
+
+def _write(folder: Path, kind: str, name: str, data: bytes, rows: int) -> FileEntry:
+    path = folder / kind / name
+    write_whole(path, data)
+    return entry(folder, path, rows)
 
 
 def _usable(answer: Answer, projection: Projection | None) -> tuple[Floats, NDArray[np.intp], int]:

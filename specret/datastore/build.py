@@ -30,7 +30,7 @@ from specret.datastore.durable import (
     settle,
     write_marker,
 )
-from specret.datastore.manifest import ANSWERS, FOLDERS, OF_A_BUILD, Manifest, open_manifest
+from specret.datastore.manifest import FOLDERS, OF_A_BUILD, SHARDS, Manifest, open_manifest
 from specret.datastore.plan import BuildOptions, Plan, is_finished
 from specret.datastore.projection import Floats
 from specret.datastore.states import Extraction, choose_windows, read_keys, write_keys
@@ -230,7 +230,7 @@ def _clean(folder: Path, manifest: Manifest) -> None:
     sparse, dense = manifest.parameters["sparse_key"], manifest.parameters["dense_key"]
     answers = manifest.parameters.get("answers_key")
     stages = [f"{sparse}.tokens", f"{sparse}.suffix", f"{dense}.dense"]
-    stages += [f"{answers}.{role}" for role in manifest.files if ANSWERS.fullmatch(role)]
+    stages += [f"{answers}.{role}" for role in manifest.files if SHARDS.fullmatch(role)]
     keep |= {marker_path(folder, stage) for stage in stages}
     for name in (*FOLDERS, MARKERS):
         for path in (folder / name).glob("*"):

@@ -19,13 +19,16 @@ FORMAT_VERSION = 1
 NAME = "manifest.json"
 SPARSE = frozenset({"tokens", "offsets", "documents", "skipped", "suffix"})
 DENSE = frozenset({"projection", "index", "lists"})
-ANSWERS = re.compile(r"answers-\d{5}")
-"""Roles of the shards of a store of answers, see `answers_role`."""
+SHARDS = re.compile(r"(answers|features)-\d{5}")
+"""Roles of the shards of a store of answers, see `shard_role`."""
+
+FEATURES = "features"
+"""Kind of the shards, and folder, of states that training a draft head needs."""
 
 OWN_OPTIONS = ("recipe", "generate_tokens", "answer_tokens", "temperature", "seed")
 """Parameters of a store of the target's own answers that are options of `build-index`."""
 
-FOLDERS = ("tokens", "suffix", "dense", "answers")
+FOLDERS = ("tokens", "suffix", "dense", "answers", FEATURES)
 OF_A_BUILD = re.compile(r"[0-9a-f]{12}\.")
 """How the name of every file that a build writes begins."""
 
@@ -39,7 +42,7 @@ class Manifest:
         parameters: what it was built from and how; equal parameters give equal bytes.
         counts: documents, tokens, skipped, width (bytes a token) and, with a dense side, keys,
             dim, refused.
-        files: by role, `SPARSE` and perhaps `DENSE` and shards of answers.
+        files: by role, `SPARSE` and perhaps `DENSE` and shards of answers and of features.
     """
 
     fingerprint: Fingerprint
@@ -89,9 +92,9 @@ def open_manifest(folder: str | Path) -> Manifest:
     return manifest
 
 
-def answers_role(number: int) -> str:
-    """The role of a shard of answers."""
-    return f"answers-{number:05d}"
+def shard_role(kind: str, number: int) -> str:
+    """The role of a shard of answers, or of their features."""
+    return f"{kind}-{number:05d}"
 
 
 def verify(folder: Path, manifest: Manifest, *, digests: bool = True) -> None:
@@ -103,7 +106,8 @@ def verify(folder: Path, manifest: Manifest, *, digests: bool = True) -> None:
     Args:
         folder: the store.
         manifest: what it must hold.
-        digests: read every byte; otherwise sizes only.
+        digests: read every byte, but for features: they are large, and no decoding reads them;
+            otherwise sizes only.
 
     Raises:
         SpecretError: a file is missing, unlisted, a link, of another size or content.
@@ -116,7 +120,7 @@ def verify(folder: Path, manifest: Manifest, *, digests: bool = True) -> None:
         size = path.stat().st_size
         if size != file.bytes:
             raise SpecretError(f"{path}: {size} bytes, expected {file.bytes}", again)
-        if digests and digest(path) != file.sha256:
+        if digests and not role.startswith(FEATURES) and digest(path) != file.sha256:
             raise SpecretError(f"{path}: its content is not what was written (sha256)", again)
     listed = {folder / file.path for file in manifest.files.values()}
     for name in FOLDERS:
@@ -147,12 +151,13 @@ def _rebuild(folder: Path, manifest: Manifest | None = None) -> str:
         if known.get(name) is not None:
             words.append(f"--{name.replace('_', '-')} {known[name]}")
     words += ["--with-prompts"] if known.get("with_prompts") else []
+    words += ["--keep-features"] if known.get("features") else []
     return f"build the store again{model}: {' '.join(words)}"
 
 
 def _check(manifest: Manifest) -> None:
     """Raise ValueError or KeyError where something is not as it must be."""
-    roles = {role for role in manifest.files if not ANSWERS.fullmatch(role)}
+    roles = {role for role in manifest.files if not SHARDS.fullmatch(role)}
     if roles not in (SPARSE, SPARSE | DENSE):
         raise ValueError(f"files of roles {sorted(roles)}")
     for file in manifest.files.values():

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from specret.datastore.answers import Shard, read_shard, write_answers
+from specret.datastore.answers import FOLDER, Shard, read_shard, write_answers
 from specret.datastore.build import Built, Keys, build_stages, write_index, write_suffix
 from specret.datastore.durable import Marker, Progress, read_marker
-from specret.datastore.manifest import answers_role
+from specret.datastore.manifest import FEATURES, shard_role
 from specret.datastore.own_plan import OwnPlan
 from specret.datastore.projection import Floats
 from specret.datastore.states import AHEAD
@@ -43,7 +43,7 @@ def build_own(
     plan, folder, key = own.plan, own.plan.folder, own.plan.parameters["answers_key"]
 
     def stages() -> list[Marker]:
-        for name in ("answers", "dense"):
+        for name in (FOLDER, "dense", *([FEATURES] if writer.keeper is not None else [])):
             (folder / name).mkdir(exist_ok=True)
         markers = write_answers(folder, key, own.asked.prompts, writer, own.how, progress)
         shards = [read_shard(folder, marker) for marker in markers]
@@ -51,7 +51,12 @@ def build_own(
         done = [text, write_suffix(plan, text, fingerprint, progress)]
         if own.how.components:
             done.append(_write_dense(own, markers, shards, text, progress))
-        files = {answers_role(i): m.files["answers"] for i, m in enumerate(markers)}
+        files = {
+            shard_role(kind, i): marker.files[kind]
+            for i, marker in enumerate(markers)
+            for kind in (FOLDER, FEATURES)
+            if kind in marker.files
+        }
         return [*done, Marker(files, {"prompts": text.facts["documents"]})]
 
     return build_stages(plan, fingerprint, stages)

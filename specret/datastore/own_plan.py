@@ -34,6 +34,9 @@ CACHE_BYTES = 2 << 30
 MOST_ROWS = 32
 """More texts at once bring little on a CPU, whose passes are bound by arithmetic by then."""
 
+PACKING = 3
+"""Copies of a shard's features while they are packed."""
+
 SHARD_BYTES = 4 + 2 * COMPONENTS + 16
 """Of an answer token in its shard: id, key, place."""
 
@@ -54,7 +57,7 @@ class OwnOptions:
 
     recipe: str = "code"
     generate_tokens: int = 250_000
-    answer_tokens: int = 256
+    answer_tokens: int = 128
     temperature: float = 0.0
     seed: int = 0
     dense_tokens: int = 300_000
@@ -108,12 +111,15 @@ def plan_own(
         capacity,
         COMPONENTS if options.dense_tokens else 0,
     )
-    parameters = _parameters(asked, fingerprint, options, how)
+    parameters = _parameters(asked, fingerprint, options, how, writer.keeper is not None)
     most = asked.answer_tokens or len(asked.prompts) * options.answer_tokens
     tokens = min(options.generate_tokens, most)
     keys = min(options.dense_tokens, tokens)
     width = token_dtype(fingerprint.vocab_size).itemsize
     raw = how.shard_prompts * options.answer_tokens * writer.width * 4
+    kept = 0 if writer.keeper is None else writer.keeper.row_bytes
+    typical = float(np.mean([len(ids) for ids in asked.prompts])) + options.answer_tokens
+    texts = tokens / options.answer_tokens
     plan = Plan(
         folder=Path(folder),
         parameters=parameters,
@@ -125,20 +131,24 @@ def plan_own(
             "answers": _seconds(writer, asked.prompts, tokens, how, options),
             "suffix": tokens * SUFFIX_SECONDS,
         },
-        bytes=tokens * (width + SUFFIX_BYTES + SHARD_BYTES) + keys * (COMPONENTS + INDEX_BYTES),
+        bytes=tokens * (width + SUFFIX_BYTES + SHARD_BYTES)
+        + keys * (COMPONENTS + INDEX_BYTES)
+        + int(kept * texts * typical),
         finished=is_finished(Path(folder), parameters),
-        memory=(rows + 1) * text_bytes + 2 * raw * bool(how.components),
+        memory=(rows + 1) * text_bytes
+        + 2 * raw * bool(how.components)
+        + int(PACKING * kept * how.shard_prompts * typical),
     )
     return OwnPlan(plan, asked, how, options)
 
 
 def _parameters(
-    asked: Asked, fingerprint: Fingerprint, options: OwnOptions, how: Answering
+    asked: Asked, fingerprint: Fingerprint, options: OwnOptions, how: Answering, features: bool
 ) -> dict[str, Any]:
     """Everything that decides the bytes of the store, and the keys that name its files.
 
     The answers do not depend on how many of them are wanted: a larger store of the same kind
-    begins with the shards of the smaller one.
+    begins with the shards of the smaller one. One that keeps features is of another kind.
     """
     chosen = asdict(options)
     of_store = {
@@ -153,6 +163,8 @@ def _parameters(
         "corpus": asked.corpus,
         "identity": asked.identity,
     }
+    if features:
+        answers["features"] = True
     answers_key = key_of({**answers, **asdict(fingerprint)})
     sparse_key = key_of({"of": answers_key, **of_store})
     return {

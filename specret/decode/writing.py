@@ -6,6 +6,7 @@ may differ, since a batch adds in another order. Knows no store.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -15,10 +16,11 @@ import torch
 
 from specret.decode.batch import BatchTarget
 from specret.decode.draw import Sampler
+from specret.decode.keeping import StateKeeper
 from specret.decode.law import Law
 from specret.decode.stopping import Limits, Stopping
 from specret.decode.target import TransformersTarget
-from specret.protocols import Answer
+from specret.protocols import Answer, Keeper
 from specret.types import Context, Scores, TokenArray
 
 PROBES = 4
@@ -46,10 +48,15 @@ class BatchWriter:
     Args:
         target: whose model writes; a sequence of its own is lost.
         manner: how prompts are answered.
+        keeper: of the target's model, if features are wanted.
     """
 
-    def __init__(self, target: TransformersTarget, manner: Manner) -> None:
+    def __init__(
+        self, target: TransformersTarget, manner: Manner, keeper: StateKeeper | None = None
+    ) -> None:
         assert not manner.limits.stop, "answers are ids: no text, no stop strings"
+        self.keeper: Keeper | None = keeper
+        self._keeper = keeper
         self._target, self._manner = target, manner
         self.width = int(target.model.config.get_text_config().hidden_size)
         self.bytes_a_token = target.cache.bytes_a_token
@@ -58,7 +65,9 @@ class BatchWriter:
         self, prompts: Sequence[tuple[int, TokenArray]], rows: int, capacity: int
     ) -> Iterator[Answer]:
         """Answers in the order they end, from an empty batch on."""
-        return write(BatchTarget(self._target, rows, capacity), prompts, self._manner)
+        batch = BatchTarget(self._target, rows, capacity)
+        with nullcontext() if self._keeper is None else self._keeper.watching():
+            yield from write(batch, prompts, self._manner, self._keeper)
 
     def seconds(self, rows: int, prompt_tokens: int) -> tuple[float, float]:
         """Measured seconds to begin a prompt of that length, and of a pass over that many rows."""
@@ -80,7 +89,10 @@ class BatchWriter:
 
 
 def write(
-    target: BatchTarget, prompts: Sequence[tuple[int, TokenArray]], manner: Manner
+    target: BatchTarget,
+    prompts: Sequence[tuple[int, TokenArray]],
+    manner: Manner,
+    keeper: StateKeeper | None = None,
 ) -> Iterator[Answer]:
     """Answer all prompts, given in the order they shall begin.
 
@@ -88,6 +100,7 @@ def write(
         target: with no text under way.
         prompts: (number, ids (T,)), at least one id each.
         manner: how.
+        keeper: of the target's model, watching.
     """
     waiting = iter(prompts)
     rows: list[_Row] = []
@@ -98,11 +111,16 @@ def write(
                 yield row.answer()
                 continue
             target.begin(row.context.tokens)
+            if keeper is not None:
+                row.features.append(keeper.take()[0])
             rows.append(row)
         if not rows:
             return
         logits, states = target.step(np.array([row.context.newest for row in rows]))
         host = states.float().cpu().numpy()
+        if keeper is not None:
+            for row, kept in zip(rows, keeper.take(), strict=True):
+                row.features.append(kept)
         ended = [i for i, row in enumerate(rows) if row.take(logits[i : i + 1], host[i])]
         for i in reversed(ended):  # from the end, so that a row moves only into a place that ended
             yield rows[i].answer()
@@ -119,6 +137,7 @@ class _Row:
     draw: Sampler
     stopping: Stopping
     states: list[Any] = field(default_factory=list)
+    features: list[torch.Tensor] = field(default_factory=list)
 
     @classmethod
     def begin(cls, number: int, prompt: TokenArray, manner: Manner) -> "_Row":
@@ -141,4 +160,5 @@ class _Row:
         """What was written, and the states of all its tokens but the last."""
         tokens = self.context.tokens[self.context.prompt_len :].copy()
         states = np.stack(self.states) if self.states else np.empty((0, 0), np.float32)
-        return Answer(self.number, tokens, states)
+        fed = [part for part in self.features if len(part)]
+        return Answer(self.number, tokens, states, torch.cat(fed) if fed else None)

@@ -68,6 +68,10 @@ USAGE = {
         ["build-index", "--with-prompts"],
         "--with-prompts belongs to --generate or --from-traces",
     ),
+    "features without answers": (
+        ["build-index", "--keep-features"],
+        "--keep-features belongs to --generate",
+    ),
     "bad lines without traces": (
         ["build-index", "--bad-lines", "refuse"],
         "--bad-lines belongs to --from-traces",

@@ -1,5 +1,6 @@
 """Stores of own answers: what they hold, that they resume to the same bytes, what they refuse."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_stores import FINGERPRINT, ToyWriter, write_files
+from small_stores import FINGERPRINT, ToyKeeper, ToyWriter, write_files
 
 from specret.datastore import own_plan
 from specret.datastore.answers import read_shard, shard_prompts
@@ -148,6 +149,40 @@ def test_a_build_killed_at_any_answer_resumes_to_the_same_bytes(
     _, again = built(corpus, folder / "killed")
     assert again.manifest == whole.manifest
     assert contents(folder / "killed") == contents(folder / "whole")
+
+
+@pytest.mark.parametrize("kill_at", [3, 40])
+def test_features_lie_beside_the_answers_and_change_nothing_else(
+    kill_at: int, corpus: Path, tmp_path: Path
+) -> None:
+    _, bare = built(corpus, tmp_path / "bare")
+    with pytest.raises(KeyboardInterrupt):
+        built(corpus, tmp_path / "kept", writer=ToyWriter(kill_at, ToyKeeper()))
+    plan, kept = built(corpus, tmp_path / "kept", writer=ToyWriter(keeper=ToyKeeper()))
+    files = kept.manifest.files
+    assert {role for role in files if not role.startswith("features-")} == set(bare.manifest.files)
+    for role, file in bare.manifest.files.items():
+        assert files[role].sha256 == file.sha256, role
+    held: list[Any] = []
+    for role in sorted(role for role in files if role.startswith("features-")):
+        held += json.loads((tmp_path / "kept" / files[role].path).read_text())
+    answers = [ToyWriter().answer(i, ids)[0] for i, ids in enumerate(plan.asked.prompts)]
+    assert held == [[i, *answers[i].tolist()] for i in range(len(held))]
+    assert len(held) >= kept.manifest.counts["documents"]
+    built(corpus, tmp_path / "again", writer=ToyWriter(keeper=ToyKeeper()))
+    assert contents(tmp_path / "kept") == contents(tmp_path / "again")
+    plain = planned(corpus, tmp_path / "x", ToyWriter()).plan
+    assert plan.plan.bytes > plain.bytes
+    assert plan.plan.memory > plain.memory
+
+
+def test_features_of_another_size_are_told(corpus: Path, tmp_path: Path) -> None:
+    _, kept = built(corpus, tmp_path, writer=ToyWriter(keeper=ToyKeeper()))
+    file = tmp_path / kept.manifest.files["features-00000"].path
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SpecretError, match=r"features/.* bytes, expected") as caught:
+        open_store(tmp_path, FINGERPRINT)
+    assert "--keep-features" in caught.value.hint
 
 
 def test_a_finished_shard_is_not_answered_again(corpus: Path, tmp_path: Path) -> None:
