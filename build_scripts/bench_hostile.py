@@ -94,7 +94,10 @@ def _ratios(
     first, *others = args.drafters.split(",")
     # a store belongs to all engines that come from one
     opened = engines.Engine(
-        engines.Parts(engine.loaded, engine.target, store), drafter=first, nodes=nodes, options={}
+        engines.Parts(engine.loaded, engine.target, (store,)),
+        drafter=first,
+        nodes=nodes,
+        options={},
     )
     methods = {"plain": opened.using("plain"), first: opened}
     methods |= {name: opened.using(name) for name in others}
