@@ -10,13 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from make_confidences import everything_of
-from replaying import Answer, answers_to, merge_all, record_all, together
+from replaying import (
+    Answer,
+    answers_to,
+    arguments,
+    load_engine,
+    merge_all,
+    record_all,
+    together,
+)
 
-from specret import engine as engines
 from specret.evaluation.figures import Pooled, difference_interval
 from specret.evaluation.prompts import Prompt, load_prompts
 from specret.hybrid.confidences import Confidences, SourceSet, confidences_of
+from specret.hybrid.fused import available_sources
 from specret.hybrid.recording import Moment
 from specret.hybrid.replay import count_steps
 from specret.hybrid.several import calibration_for
@@ -29,14 +36,12 @@ TEXT: SourceSet = ("prompt",)
 
 def main() -> None:
     args = _arguments()
-    engine = engines.load(
-        args.model, drafter="plain", store=args.store, dtype=args.dtype, threads=args.threads
-    )
+    engine = load_engine(args)
     chosen = _choose(load_prompts(f"spec-bench:{args.prompts}"), args.each)
     flat = [prompt for prompts in chosen.values() for prompt in prompts]
-    answers = [row for row in answers_to(engine, flat, args.tokens, args.answers) if len(row[1])]
-    assert len(answers) == len(flat), "an answer without a token"
-    everything = everything_of(engine)
+    answers = answers_to(engine, flat, args.tokens, args.answers)
+    assert all(len(answer) for _, answer in answers), "an answer without a token"
+    everything = available_sources(None, engine.stores)
     recorded = record_all(engine, answers, everything, lambda _: engine.resources)
     known = confidences_of(None, engine.stores)
     steps = {
@@ -85,18 +90,10 @@ def _print_row(name: str, steps: Sequence[tuple[Pooled, Pooled]]) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("--prompts", type=Path, required=True, help="Spec-Bench's question.jsonl")
-    parser.add_argument(
-        "--store", required=True, action="append", help="a finished datastore; repeat for several"
-    )
     parser.add_argument("--each", type=int, default=10, help="prompts of each category")
     parser.add_argument("--nodes", type=int, default=8)
-    parser.add_argument("--model", help="default: the packaged small model")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens for each prompt")
-    parser.add_argument("--answers", type=Path, help="keep the answers here and reuse them")
     return parser.parse_args()
 
 

@@ -14,8 +14,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from make_confidences import HELD_OUT
-from replaying import Answer, answers_to, record_all, report, say
+from replaying import (
+    HELD_OUT,
+    Answer,
+    answers_to,
+    arguments,
+    load_engine,
+    record_all,
+    report,
+    say,
+)
 
 from specret import engine as engines
 from specret.datastore.asking import Asked
@@ -26,33 +34,31 @@ from specret.datastore.store import Store, open_store
 from specret.datastore.traces import Trace
 from specret.evaluation.overlap import longest_run
 from specret.evaluation.prompts import Prompt, load_prompts
-from specret.hybrid.confidences import confidences_of, source_set
-from specret.hybrid.several import calibration_for, source_of
+from specret.hybrid.confidences import confidences_of
+from specret.hybrid.fused import available_sources
+from specret.hybrid.several import calibration_for, store_of
 from specret.models.encoder import TransformersEncoder
 from specret.registry import Resources
 
 
 def main() -> None:
     args = _arguments()
-    engine = engines.load(
-        args.model, drafter="plain", store=args.store, dtype=args.dtype, threads=args.threads
-    )
+    engine = load_engine(args)
     prompts = load_prompts("humaneval")
     answers = answers_to(engine, prompts, args.tokens, args.answers)
     near = Near(engine, prompts, answers, Path(tempfile.mkdtemp(prefix="near-")))
-    last = len(args.store)
-    names = [source_of(kind, i) for i in range(last + 1) for kind in ("suffix", "dense")]
-    everything = source_set(["prompt", *names])
     asked = range(HELD_OUT, HELD_OUT + args.limit)
+    stores = [near.without(i) for i in asked]
+    everything = available_sources(None, [*engine.stores, stores[0]])
 
     def resources(number: int) -> Resources:
-        store = near.without(asked[number])
-        return replace(engine.resources, further=(*engine.resources.further, store))
+        return replace(engine.resources, further=(*engine.resources.further, stores[number]))
 
     recorded = record_all(engine, [answers[i] for i in asked], everything, resources)
-    known = confidences_of(None, [*engine.stores, near.without(asked[0])])
-    of_near = source_set(["prompt", *(source_of(kind, last) for kind in ("suffix", "dense"))])
-    before = source_set([name for name in everything if name not in of_near[1:]])
+    known = confidences_of(None, [*engine.stores, stores[0]])
+    last = len(engine.stores)
+    before = tuple(name for name in everything if store_of(name) < last)
+    of_near = tuple(name for name in everything if name == "prompt" or store_of(name) == last)
     sets = [before, of_near, everything]
     report(recorded, {sources: calibration_for(sources, known) for sources in sets})
     near.tell()
@@ -89,10 +95,9 @@ class Near:
         )
         options = OwnOptions("recorded", asked.answer_tokens or 0)
         place = self._folder / str(number)
-        plan = plan_own(
-            asked, RecordedWriter(others, self._encoder), self._fingerprint, place, options
-        )
-        build_own(plan, RecordedWriter(others, self._encoder), self._fingerprint)
+        writer = RecordedWriter(others, self._encoder)
+        plan = plan_own(asked, writer, self._fingerprint, place, options)
+        build_own(plan, writer, self._fingerprint)
         store = open_store(place, self._fingerprint)
         self._prove(store, own)
         self._longest[number] = longest_run(store.suffix, own.answer)
@@ -132,16 +137,8 @@ class _Remembering:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--store", required=True, action="append", help="a finished datastore; repeat for several"
-    )
-    parser.add_argument("--model", help="default: the packaged small model")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--threads", type=int)
+    parser = arguments(__doc__)
     parser.add_argument("--limit", type=int, default=60, help="how many prompts after the first 60")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens for each prompt")
-    parser.add_argument("--answers", type=Path, help="keep the answers here and reuse them")
     return parser.parse_args()
 
 

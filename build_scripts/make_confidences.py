@@ -16,8 +16,11 @@ from typing import Any
 
 import numpy as np
 from replaying import (
+    HELD_OUT,
     alone,
     answers_to,
+    arguments,
+    load_engine,
     merge_all,
     method,
     record_all,
@@ -30,34 +33,28 @@ from specret import engine as engines
 from specret.evaluation.prompts import load_prompts
 from specret.hybrid.budget import GRID
 from specret.hybrid.confidences import (
-    SHIPPED,
-    SHIPPED_ANSWERS,
     Confidences,
     Gain,
     SourceSet,
     confidences_of,
     joined,
     save_confidences,
+    shipped_for,
     source_set,
 )
 from specret.hybrid.fitting import fit
-from specret.hybrid.fused import FusedOptions
+from specret.hybrid.fused import FusedOptions, available_sources
 from specret.hybrid.recording import Moment
 from specret.hybrid.replay import Needed, tokens_per_step
-from specret.hybrid.several import calibration_for, source_of
-
-HELD_OUT = 60
-"""Prompts 1-60 are for fitting, 61-120 for evaluation."""
+from specret.hybrid.several import calibration_for
 
 
 def main() -> None:
     args = _arguments()
-    engine = engines.load(
-        args.model, drafter="plain", store=args.store, dtype=args.dtype, threads=args.threads
-    )
+    engine = load_engine(args)
     prompts = load_prompts("humaneval", skip=HELD_OUT if args.evaluate else 0, limit=args.limit)
     answers = answers_to(engine, prompts, args.tokens, args.answers)
-    everything = everything_of(engine)
+    everything = available_sources(None, engine.stores)
     recorded = record_all(engine, answers, everything, lambda _: engine.resources)
     sets = _source_sets(everything) if len(args.store) == 1 else [everything]
     if args.evaluate:
@@ -65,22 +62,13 @@ def main() -> None:
         report(recorded, {sources: calibration_for(sources, known) for sources in sets})
         return
     confidences = _fit(recorded, sets, _provenance(engine, args))
-    shipped = SHIPPED_ANSWERS if engine.stores[0].own_answers else SHIPPED
-    save_confidences(confidences, args.out or shipped)
+    save_confidences(confidences, args.out or shipped_for(engine.stores[0]))
     report(recorded, confidences.calibrations)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--store", required=True, action="append", help="a finished datastore; repeat for several"
-    )
-    parser.add_argument("--model", help="default: the packaged small model")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--threads", type=int)
+    parser = arguments(__doc__)
     parser.add_argument("--limit", type=int, default=HELD_OUT, help="how many prompts")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens for each prompt")
-    parser.add_argument("--answers", type=Path, help="keep the answers here and reuse them")
     parser.add_argument(
         "--out", type=Path, help="the confidences; without it those that ship for the store's kind"
     )
@@ -89,13 +77,6 @@ def _arguments() -> argparse.Namespace:
     if len(args.store) > 1 and args.out is None and not args.evaluate:
         parser.error("what several stores give together is not shipped: name a file with --out")
     return args
-
-
-def everything_of(engine: engines.Engine) -> SourceSet:
-    """All sources that the stores of an engine give, and the text so far."""
-    count = range(len(engine.stores))
-    names = [source_of(kind, i) for i in count for kind in ("suffix", "dense")]
-    return source_set(["prompt", *names])
 
 
 def _source_sets(everything: SourceSet) -> list[SourceSet]:

@@ -4,6 +4,7 @@ In: an engine with its stores. Out: at every position of every answer what each 
 proposed, and tokens per step by draft nodes. Nothing is decoded but the answers themselves.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,9 @@ from specret.protocols import Drafter
 from specret.registry import Resources, make_drafter
 from specret.types import Budget
 
+HELD_OUT = 60
+"""HumanEval prompts 1-60 are for fitting, 61-120 for evaluation."""
+
 RIVALS = ("rest",)
 """Drafters that are no source of hybrid but have a gain curve of their own; they read one store."""
 
@@ -38,6 +42,27 @@ ROWS = 16
 
 Answer = tuple[np.ndarray, np.ndarray]
 """Tokens of a prompt and of the target's answer to it."""
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options that every replay has; `description` is the script's own docstring."""
+    parser = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
+    parser.add_argument(
+        "--store", required=True, action="append", help="a finished datastore; repeat for several"
+    )
+    parser.add_argument("--model", help="default: the packaged small model")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens for each prompt")
+    parser.add_argument("--answers", type=Path, help="keep the answers here and reuse them")
+    return parser
+
+
+def load_engine(args: argparse.Namespace) -> engines.Engine:
+    """The target with the stores that the options name."""
+    return engines.load(
+        args.model, drafter="plain", store=args.store, dtype=args.dtype, threads=args.threads
+    )
 
 
 def answers_to(

@@ -124,7 +124,10 @@ class Writer(Protocol):
 
     width: int
     bytes_a_token: int  # of the cache, for each token of each text under way
-    keeper: Keeper | None
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """What keeps features, where they are wanted."""
 
     def write(
         self, prompts: Sequence[tuple[int, TokenArray]], rows: int, capacity: int

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from specret.cli import output
-from specret.cli.options import Json, Model
+from specret.cli.options import STORE, Json, Model
 
 if TYPE_CHECKING:
     from specret.datastore.manifest import Manifest
@@ -24,7 +24,7 @@ def inspect(
     store: Annotated[
         Path | None,
         typer.Argument(
-            help="Datastore folder; without it the one that build-index --corpus code fills.",
+            help=STORE,
             show_default=False,
         ),
     ] = None,

@@ -56,19 +56,13 @@ Nodes = Annotated[
         parser=read_nodes, metavar="N|auto", help="Draft nodes per step; auto: measured prices."
     ),
 ]
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        help="Datastore folder; without it the one that build-index --corpus code fills.",
-        show_default=False,
-    ),
-]
+STORE = "Datastore folder; without it the one that build-index --corpus code fills."
+Store = Annotated[Path | None, typer.Option(help=STORE, show_default=False)]
 Stores = Annotated[
     list[Path] | None,
     typer.Option(
         "--store",
-        help="Datastore folder; without it the one that build-index --corpus code fills. Up to "
-        "three times: hybrid reads all, the others the first.",
+        help=f"{STORE} Up to three times: hybrid reads all, the others the first.",
         show_default=False,
     ),
 ]

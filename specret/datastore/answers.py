@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
 from specret.datastore.durable import (
-    FileEntry,
     Marker,
     Progress,
     counter,
     entry,
     read_marker,
+    write_entry,
     write_marker,
-    write_whole,
 )
 from specret.datastore.manifest import FEATURES, shard_role
 from specret.datastore.projection import Floats, Projection
@@ -163,7 +162,8 @@ def _write_shard(
         count(written)
     files = {}
     if writer.keeper is not None:
-        files[FEATURES] = _write(folder, FEATURES, name, writer.keeper.pack(features), len(prompts))
+        path = folder / FEATURES / name
+        files[FEATURES] = write_entry(folder, path, writer.keeper.pack(features), len(prompts))
     if how.components:
         check_refused(refused, refused + sum(map(len, good)))
         if projection is None:
@@ -171,15 +171,9 @@ def _write_shard(
             rows = [projection.apply(states) if len(states) else states for states in rows]
             files["projection"] = entry(folder, fitted, projection.dim)
     arrays = _arrays(prompts, answers, rows, good)
-    files["answers"] = _write(folder, FOLDER, name, save(arrays), len(prompts))
+    files[FOLDER] = write_entry(folder, folder / FOLDER / name, save(arrays), len(prompts))
     facts = {"answers": len(prompts), "tokens": written, "refused": refused}
     return write_marker(folder, name, files, {**facts, "keys": len(arrays["keys"])})
-
-
-def _write(folder: Path, kind: str, name: str, data: bytes, rows: int) -> FileEntry:
-    path = folder / kind / name
-    write_whole(path, data)
-    return entry(folder, path, rows)
 
 
 def _usable(answer: Answer, projection: Projection | None) -> tuple[Floats, NDArray[np.intp], int]:

@@ -99,6 +99,12 @@ def entry(folder: Path, path: Path, rows: int) -> FileEntry:
     return FileEntry(relative, path.stat().st_size, digest(path), rows)
 
 
+def write_entry(folder: Path, path: Path, data: bytes, rows: int) -> FileEntry:
+    """Write a file of the store at `folder` whole, and its entry."""
+    write_whole(path, data)
+    return entry(folder, path, rows)
+
+
 def canonical(value: Any) -> bytes:
     """JSON bytes of a value: the same value always gives the same bytes."""
     return (json.dumps(value, sort_keys=True, indent=1) + "\n").encode()

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from specret.datastore.traces import Trace
-from specret.protocols import Answer, Encoder, Keeper
+from specret.protocols import Answer, Encoder
 from specret.types import TokenArray
 
 
@@ -22,7 +22,7 @@ class RecordedWriter:
     """
 
     bytes_a_token = 0
-    keeper: Keeper | None = None
+    keeper = None
 
     def __init__(self, traces: Sequence[Trace], encoder: Encoder | None) -> None:
         self._traces, self._encoder = traces, encoder

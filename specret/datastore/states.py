@@ -24,8 +24,8 @@ from specret.datastore.durable import (
     counter,
     entry,
     read_marker,
+    write_entry,
     write_marker,
-    write_whole,
 )
 from specret.datastore.projection import Floats, Projection
 from specret.protocols import Encoder
@@ -259,7 +259,6 @@ def _write_shard(
         "keys": keys[good].astype(np.float16),
         "positions": positions[good],
     }
-    write_whole(path, save(arrays))
-    files = {"keys": entry(folder, path, kept)}
+    files = {"keys": write_entry(folder, path, save(arrays), kept)}
     files |= {role: entry(folder, other, keys.shape[1]) for role, other in others.items()}
     return write_marker(folder, name, files, {"refused": len(good) - kept})

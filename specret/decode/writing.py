@@ -20,7 +20,7 @@ from specret.decode.keeping import StateKeeper
 from specret.decode.law import Law
 from specret.decode.stopping import Limits, Stopping
 from specret.decode.target import TransformersTarget
-from specret.protocols import Answer, Keeper
+from specret.protocols import Answer
 from specret.types import Context, Scores, TokenArray
 
 PROBES = 4
@@ -55,9 +55,7 @@ class BatchWriter:
         self, target: TransformersTarget, manner: Manner, keeper: StateKeeper | None = None
     ) -> None:
         assert not manner.limits.stop, "answers are ids: no text, no stop strings"
-        self.keeper: Keeper | None = keeper
-        self._keeper = keeper
-        self._target, self._manner = target, manner
+        self._target, self._manner, self.keeper = target, manner, keeper
         self.width = int(target.model.config.get_text_config().hidden_size)
         self.bytes_a_token = target.cache.bytes_a_token
 
@@ -66,8 +64,8 @@ class BatchWriter:
     ) -> Iterator[Answer]:
         """Answers in the order they end, from an empty batch on."""
         batch = BatchTarget(self._target, rows, capacity)
-        with nullcontext() if self._keeper is None else self._keeper.watching():
-            yield from write(batch, prompts, self._manner, self._keeper)
+        with nullcontext() if self.keeper is None else self.keeper.watching():
+            yield from write(batch, prompts, self._manner, self.keeper)
 
     def seconds(self, rows: int, prompt_tokens: int) -> tuple[float, float]:
         """Measured seconds to begin a prompt of that length, and of a pass over that many rows."""

@@ -135,6 +135,11 @@ def load_confidences(path: Path = SHIPPED) -> Confidences:
         raise SpecretError(f"{path} does not hold confidences: {error}", hint) from error
 
 
+def shipped_for(store: Any) -> Path:
+    """The file that ships for stores of this kind."""
+    return SHIPPED_ANSWERS if store.own_answers else SHIPPED
+
+
 def confidences_of(given: str | Path | None, stores: Sequence[Any]) -> list["Confidences"]:
     """Those that belong to each store, or without one those of the text so far alone.
 
@@ -145,7 +150,7 @@ def confidences_of(given: str | Path | None, stores: Sequence[Any]) -> list["Con
     Raises:
         SpecretError: as for `load_confidences`.
     """
-    shipped = [SHIPPED_ANSWERS if store.own_answers else SHIPPED for store in stores] or [SHIPPED]
+    shipped = [shipped_for(store) for store in stores] or [SHIPPED]
     return [load_confidences(Path(given or path)) for path in shipped]
 
 

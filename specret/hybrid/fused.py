@@ -51,7 +51,7 @@ def make(resources: Resources, options: Mapping[str, Any]) -> "FusedDrafter":
             of sources without confidences.
     """
     chosen = read_options(FusedOptions, options)
-    sources = _available(chosen.sources, resources.stores)
+    sources = available_sources(chosen.sources, resources.stores)
     drafters = source_drafters(sources, resources)
     calibration = calibration_for(sources, confidences_of(chosen.confidences, resources.stores))
     candidates = Budget(chosen.candidate_nodes, chosen.candidate_depth)
@@ -136,8 +136,12 @@ def _kept(merged: Merged, prob: np.ndarray, keep: np.ndarray, vocab_size: int) -
     )
 
 
-def _available(asked: str | Sequence[str] | None, stores: Sequence[Any]) -> SourceSet:
-    """The sources asked for, or all that there are."""
+def available_sources(asked: str | Sequence[str] | None, stores: Sequence[Any]) -> SourceSet:
+    """The sources asked for, or all that there are.
+
+    Raises:
+        SpecretError: an unknown source, or one that no open store has.
+    """
     if asked is None:
         held = [source_of("suffix", i) for i in range(len(stores))]
         held += [source_of("dense", i) for i, s in enumerate(stores) if s.dense is not None]

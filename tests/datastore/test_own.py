@@ -248,7 +248,7 @@ def test_a_full_disk_leaves_the_older_store_whole(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("specret.datastore.answers.write_whole", full)
+    monkeypatch.setattr("specret.datastore.durable.write_whole", full)
     with pytest.raises(OSError, match="No space"):
         built(corpus, tmp_path / "s", replace(DEFAULT, seed=1, temperature=0.5))
     assert open_manifest(tmp_path / "s") == old.manifest
