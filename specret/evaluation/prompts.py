@@ -163,7 +163,10 @@ def _texts(value: Any, key: str, place: str) -> tuple[str, ...]:
 
 
 def _references(row: Mapping[str, Any], place: str) -> tuple[str, ...]:
+    """The known answers: a text, one for each turn, or several to choose from for a turn."""
     value = row.get("reference")
-    if value is None:
-        return ()
-    return _texts([value] if isinstance(value, str) else value, "reference", place)
+    value = [value] if isinstance(value, str) else value
+    if isinstance(value, list):  # Spec-Bench has "" where a turn has no known answer
+        each = (entry if isinstance(entry, list) else [entry] for entry in value)
+        value = [text for texts in each for text in texts if text != ""]
+    return () if value in (None, []) else _texts(value, "reference", place)

@@ -37,11 +37,17 @@ def test_spec_bench_questions_are_read_as_they_are(write):
     file = write(
         {"question_id": 81, "category": "writing", "turns": ["one", "two"]},
         {"question_id": 82, "category": "qa", "turns": ["x"], "reference": ["y"]},
+        {"question_id": 108, "category": "qa", "turns": ["a", "b"], "reference": ["", "z"]},
+        {"question_id": 109, "category": "qa", "turns": ["a"], "reference": [""]},
+        {"question_id": 482, "category": "rag", "turns": ["a"], "reference": [["u", "v"]]},
         name="question.jsonl",
     )
     assert load_prompts(f"spec-bench:{file}") == [
         Prompt("81", "writing", ("one", "two")),
         Prompt("82", "qa", ("x",), references=("y",)),
+        Prompt("108", "qa", ("a", "b"), references=("z",)),  # "" is a turn without a known answer
+        Prompt("109", "qa", ("a",)),
+        Prompt("482", "rag", ("a",), references=("u", "v")),  # either answer is right
     ]
 
 
