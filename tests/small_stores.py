@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specret.datastore.asking import ask
 from specret.datastore.build import Built, build_store
 from specret.datastore.corpus import Corpus, open_corpus
+from specret.datastore.own import build_own
+from specret.datastore.own_plan import OwnOptions, OwnPlan, plan_own
 from specret.datastore.plan import BuildOptions, plan_build
 from specret.datastore.sources import Place, Skip, Text
 from specret.protocols import Answer
@@ -147,6 +150,30 @@ def build(
     chosen = BuildOptions(**{"window": 32, "batch_tokens": 128, "shard_keys": 1000} | options)
     plan = plan_build(corpus, ByteTokenizer(), encoder, fingerprint, folder, chosen)
     return build_store(plan, corpus, ByteTokenizer(), encoder, fingerprint, progress)
+
+
+OWN = OwnOptions("text", generate_tokens=400, answer_tokens=20, dense_tokens=10_000)
+"""Options of a store of answers with several shards, where `own_plan.MOST_ROWS` is 2."""
+
+
+def plan_answers(
+    corpus: Path, folder: Path, writer: ToyWriter, options: OwnOptions = OWN
+) -> OwnPlan:
+    asked = ask(open_corpus(str(corpus)), options.recipe, in_bytes, 10_000, 10_000)
+    return plan_own(asked, writer, FINGERPRINT, folder, options)
+
+
+def build_answers(
+    corpus: Path, folder: Path, options: OwnOptions = OWN, writer: ToyWriter | None = None
+) -> tuple[OwnPlan, Built]:
+    writer = writer or ToyWriter()
+    plan = plan_answers(corpus, folder, writer, options)
+    return plan, build_own(plan, writer, FINGERPRINT)
+
+
+def in_bytes(text: str) -> NDArray[np.int64]:
+    """A prompt's tokens: its bytes."""
+    return np.array(list(text.encode()), np.int64)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

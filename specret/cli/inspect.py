@@ -86,8 +86,9 @@ def _ratio(manifest: "Manifest", roles: tuple[str, ...], rows: int) -> float | N
 
 def _describe(content: Mapping[str, Any]) -> str:
     counts, known = content["counts"], content["fingerprint"]
+    exception = ", features by their sizes" if content["features"] else ""
     rows = [
-        ("store", content["store"] + " (every file as its manifest says)"),
+        ("store", f"{content['store']} (every file as its manifest says{exception})"),
         ("model", f"{known['model_id']}, weights {known['weights'][:12]}, {known['dtype']}"),
         ("tokenizer", f"{known['tokenizer'][:12]}, {known['vocab_size']:,} ids"),
         ("corpus", str(content["parameters"]["corpus"])),

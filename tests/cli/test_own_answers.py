@@ -138,3 +138,20 @@ def test_missing_traces_are_told_before_the_model_loads(run: Run) -> None:
     ran = run("build-index", "--from-traces", "nowhere.jsonl", "--model", "./also-nowhere")
     assert ran.code == 1
     assert "error: traces nowhere.jsonl: no such file\nhint: decode --trace" in ran.err
+
+
+def test_inspect_tells_that_kept_features_are_checked_by_size_alone(
+    run: Run, model: Path, questions: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "s"
+    build = ["build-index", "--corpus", questions, "--model", model, "--out", place, "--generate"]
+    built = run(*build, "--generate-tokens", 60, "--answer-tokens", 16, "--keep-features")
+    assert built.code == 0, built.err
+    told = run("inspect", place, "--model", model).out
+    assert "(every file as its manifest says, features by their sizes)\n" in told
+    assert "for training a draft head" in told
+    file = sorted((place / "features").iterdir())[0]
+    file.write_bytes(file.read_bytes()[:-1])
+    cut = run("inspect", place, "--model", model)
+    assert cut.code == 1
+    assert f"bytes, expected {file.stat().st_size + 1}" in cut.err

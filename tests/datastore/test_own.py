@@ -1,32 +1,30 @@
-"""Stores of own answers: what they hold, that they resume to the same bytes, what they refuse."""
+"""Stores of own answers: what they hold, and what they refuse."""
 
 import json
-import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from filelock import FileLock
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from small_stores import FINGERPRINT, ToyKeeper, ToyWriter, write_files
+from small_stores import (
+    FINGERPRINT,
+    OWN,
+    ToyKeeper,
+    ToyWriter,
+    build_answers,
+    contents,
+    plan_answers,
+    write_files,
+)
 
 from specret.datastore import own_plan
 from specret.datastore.answers import read_shard, shard_prompts
-from specret.datastore.asking import ask
-from specret.datastore.build import LOCK, Built
-from specret.datastore.corpus import open_corpus
 from specret.datastore.durable import Marker
 from specret.datastore.manifest import open_manifest, verify
-from specret.datastore.own import build_own
-from specret.datastore.own_plan import OwnOptions, OwnPlan, plan_own
+from specret.datastore.own_plan import OwnPlan
 from specret.datastore.store import Store, open_store
 from specret.types import SpecretError
-
-DEFAULT = OwnOptions("text", generate_tokens=400, answer_tokens=20, dense_tokens=10_000)
 
 
 @pytest.fixture(autouse=True)
@@ -40,30 +38,6 @@ def _corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [" ".join(f"word{n}x{i}" for i in range(16 + n % 7)) for n in range(90)]
     texts += ["", " ".join(["a" * 40] * 30)]  # nothing, and a prompt over the limit
     return write_files(folder, texts)
-
-
-def planned(
-    corpus: Path, folder: Path, writer: ToyWriter, options: OwnOptions = DEFAULT
-) -> OwnPlan:
-    asked = ask(open_corpus(str(corpus)), options.recipe, in_bytes, 10_000, 10_000)
-    return plan_own(asked, writer, FINGERPRINT, folder, options)
-
-
-def in_bytes(text: str) -> Any:
-    return np.array(list(text.encode()), np.int64)
-
-
-def built(
-    corpus: Path, folder: Path, options: OwnOptions = DEFAULT, writer: ToyWriter | None = None
-) -> tuple[OwnPlan, Built]:
-    writer = writer or ToyWriter()
-    plan = planned(corpus, folder, writer, options)
-    return plan, build_own(plan, writer, FINGERPRINT)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = [p for p in folder.rglob("*") if p.is_file() and p.name != LOCK]
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
 
 
 def expected_documents(plan: OwnPlan, writer: ToyWriter) -> list[list[int]]:
@@ -81,7 +55,7 @@ def expected_documents(plan: OwnPlan, writer: ToyWriter) -> list[list[int]]:
 def test_documents_are_the_answers_and_keys_are_their_states(
     with_prompts: bool, corpus: Path, tmp_path: Path
 ) -> None:
-    plan, result = built(corpus, tmp_path / "s", replace(DEFAULT, with_prompts=with_prompts))
+    plan, result = build_answers(corpus, tmp_path / "s", replace(OWN, with_prompts=with_prompts))
     store = open_store(tmp_path / "s", FINGERPRINT)
     documents = np.split(store.tokens, store.offsets[1:-1].astype(np.int64))
     wanted = expected_documents(plan, ToyWriter())
@@ -120,7 +94,7 @@ def check_keys(plan: OwnPlan, store: Store) -> int:
 
 
 def test_prompt_and_answer_are_told_apart_in_the_shards(corpus: Path, tmp_path: Path) -> None:
-    plan, result = built(corpus, tmp_path / "s")
+    plan, result = build_answers(corpus, tmp_path / "s")
     number = 0
     for role in sorted(r for r in result.manifest.files if r.startswith("answers-")):
         shard = read_shard(tmp_path / "s", Marker({"answers": result.manifest.files[role]}, {}))
@@ -134,31 +108,14 @@ def test_prompt_and_answer_are_told_apart_in_the_shards(corpus: Path, tmp_path: 
     assert number > 2 * plan.how.shard_prompts
 
 
-@settings(max_examples=12, deadline=None)
-@given(kills=st.lists(st.integers(0, 60), min_size=1, max_size=3))
-def test_a_build_killed_at_any_answer_resumes_to_the_same_bytes(
-    kills: Sequence[int], corpus: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("resumed")
-    _, whole = built(corpus, folder / "whole")
-    for kill in kills:
-        try:
-            built(corpus, folder / "killed", writer=ToyWriter(kill))
-        except KeyboardInterrupt:
-            assert not (folder / "killed" / "manifest.json").exists()
-    _, again = built(corpus, folder / "killed")
-    assert again.manifest == whole.manifest
-    assert contents(folder / "killed") == contents(folder / "whole")
-
-
 @pytest.mark.parametrize("kill_at", [3, 40])
 def test_features_lie_beside_the_answers_and_change_nothing_else(
     kill_at: int, corpus: Path, tmp_path: Path
 ) -> None:
-    _, bare = built(corpus, tmp_path / "bare")
+    _, bare = build_answers(corpus, tmp_path / "bare")
     with pytest.raises(KeyboardInterrupt):
-        built(corpus, tmp_path / "kept", writer=ToyWriter(kill_at, ToyKeeper()))
-    plan, kept = built(corpus, tmp_path / "kept", writer=ToyWriter(keeper=ToyKeeper()))
+        build_answers(corpus, tmp_path / "kept", writer=ToyWriter(kill_at, ToyKeeper()))
+    plan, kept = build_answers(corpus, tmp_path / "kept", writer=ToyWriter(keeper=ToyKeeper()))
     files = kept.manifest.files
     assert {role for role in files if not role.startswith("features-")} == set(bare.manifest.files)
     for role, file in bare.manifest.files.items():
@@ -169,15 +126,15 @@ def test_features_lie_beside_the_answers_and_change_nothing_else(
     answers = [ToyWriter().answer(i, ids)[0] for i, ids in enumerate(plan.asked.prompts)]
     assert held == [[i, *answers[i].tolist()] for i in range(len(held))]
     assert len(held) >= kept.manifest.counts["documents"]
-    built(corpus, tmp_path / "again", writer=ToyWriter(keeper=ToyKeeper()))
+    build_answers(corpus, tmp_path / "again", writer=ToyWriter(keeper=ToyKeeper()))
     assert contents(tmp_path / "kept") == contents(tmp_path / "again")
-    plain = planned(corpus, tmp_path / "x", ToyWriter()).plan
+    plain = plan_answers(corpus, tmp_path / "x", ToyWriter()).plan
     assert plan.plan.bytes > plain.bytes
     assert plan.plan.memory > plain.memory
 
 
 def test_features_of_another_size_are_told(corpus: Path, tmp_path: Path) -> None:
-    _, kept = built(corpus, tmp_path, writer=ToyWriter(keeper=ToyKeeper()))
+    _, kept = build_answers(corpus, tmp_path, writer=ToyWriter(keeper=ToyKeeper()))
     file = tmp_path / kept.manifest.files["features-00000"].path
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(SpecretError, match=r"features/.* bytes, expected") as caught:
@@ -185,36 +142,23 @@ def test_features_of_another_size_are_told(corpus: Path, tmp_path: Path) -> None
     assert "--keep-features" in caught.value.hint
 
 
-def test_a_finished_shard_is_not_answered_again(corpus: Path, tmp_path: Path) -> None:
-    first = ToyWriter(kill_at=20)
-    with pytest.raises(KeyboardInterrupt):
-        built(corpus, tmp_path / "s", writer=first)
-    second = ToyWriter()
-    built(corpus, tmp_path / "s", writer=second)
-    assert len(first.batches) == 2
-    assert sorted(second.batches[0]) == sorted(first.batches[1])
-    third = ToyWriter()
-    _, result = built(corpus, tmp_path / "s", writer=third)
-    assert (third.batches, result.fresh) == ([], False)
-
-
 def test_a_larger_store_begins_with_the_answers_of_the_smaller(
     corpus: Path, tmp_path: Path
 ) -> None:
-    small, large = replace(DEFAULT, generate_tokens=350), replace(DEFAULT, generate_tokens=500)
-    assert built(corpus, tmp_path / "s", small)[1].manifest.counts["tokens"] == 350
+    small, large = replace(OWN, generate_tokens=350), replace(OWN, generate_tokens=500)
+    assert build_answers(corpus, tmp_path / "s", small)[1].manifest.counts["tokens"] == 350
     writer = ToyWriter()
-    _, result = built(corpus, tmp_path / "s", large, writer)
+    _, result = build_answers(corpus, tmp_path / "s", large, writer)
     assert result.manifest.counts["tokens"] == 500
     assert 0 not in writer.batches[0]
-    built(corpus, tmp_path / "fresh", large)
+    build_answers(corpus, tmp_path / "fresh", large)
     assert contents(tmp_path / "s") == contents(tmp_path / "fresh")
 
 
 def test_too_few_prompts_give_what_there_is_and_say_what_was_skipped(
     corpus: Path, tmp_path: Path
 ) -> None:
-    plan, result = built(corpus, tmp_path / "s", replace(DEFAULT, generate_tokens=10**6))
+    plan, result = build_answers(corpus, tmp_path / "s", replace(OWN, generate_tokens=10**6))
     assert 0 < result.manifest.counts["tokens"] < 2000
     assert plan.plan.documents == len(plan.asked.prompts) == 90
     skipped = Store(tmp_path / "s", result.manifest).skipped()
@@ -223,43 +167,17 @@ def test_too_few_prompts_give_what_there_is_and_say_what_was_skipped(
 
 @pytest.mark.parametrize("dense", [0, 1, 50])
 def test_dense_tokens_bounds_the_keys(dense: int, corpus: Path, tmp_path: Path) -> None:
-    _, result = built(corpus, tmp_path / "s", replace(DEFAULT, dense_tokens=dense))
+    _, result = build_answers(corpus, tmp_path / "s", replace(OWN, dense_tokens=dense))
     assert result.manifest.counts.get("keys", 0) == dense
     assert result.manifest.has_dense == (dense > 0)
     verify(tmp_path / "s", open_manifest(tmp_path / "s"))
 
 
-def test_a_second_build_in_the_same_folder_is_refused(corpus: Path, tmp_path: Path) -> None:
-    plan = planned(corpus, tmp_path / "s", ToyWriter())
-    (tmp_path / "s").mkdir()
-    with (
-        FileLock(tmp_path / "s" / LOCK),
-        pytest.raises(SpecretError, match="another build is at work"),
-    ):
-        build_own(plan, ToyWriter(), FINGERPRINT)
-
-
-def test_a_full_disk_leaves_the_older_store_whole(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, old = built(corpus, tmp_path / "s")
-    shutil.copytree(tmp_path / "s", tmp_path / "before")
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("specret.datastore.durable.write_whole", full)
-    with pytest.raises(OSError, match="No space"):
-        built(corpus, tmp_path / "s", replace(DEFAULT, seed=1, temperature=0.5))
-    assert open_manifest(tmp_path / "s") == old.manifest
-    verify(tmp_path / "s", old.manifest)
-
-
 def test_a_damaged_store_names_the_command_that_wrote_its_answers(
     corpus: Path, tmp_path: Path
 ) -> None:
-    options = replace(DEFAULT, temperature=0.5, seed=3, with_prompts=True)
-    _, result = built(corpus, tmp_path / "s", options)
+    options = replace(OWN, temperature=0.5, seed=3, with_prompts=True)
+    _, result = build_answers(corpus, tmp_path / "s", options)
     next((tmp_path / "s" / "answers").glob("*")).unlink()
     with pytest.raises(SpecretError) as caught:
         verify(tmp_path / "s", result.manifest)
@@ -273,7 +191,7 @@ def test_a_damaged_store_names_the_command_that_wrote_its_answers(
 def test_a_file_in_the_store_s_place_is_told(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "s").write_text("mine")
     with pytest.raises(SpecretError, match="s is a file, expected a folder"):
-        planned(corpus, tmp_path / "s", ToyWriter())
+        plan_answers(corpus, tmp_path / "s", ToyWriter())
 
 
 def test_states_that_are_not_finite_are_refused(corpus: Path, tmp_path: Path) -> None:
@@ -283,7 +201,7 @@ def test_states_that_are_not_finite_are_refused(corpus: Path, tmp_path: Path) ->
             return tokens, states * np.float32("nan")
 
     with pytest.raises(SpecretError, match="not finite"):
-        built(corpus, tmp_path / "s", writer=Broken())
+        build_answers(corpus, tmp_path / "s", writer=Broken())
 
 
 def test_answers_too_short_for_a_key_are_told(corpus: Path, tmp_path: Path) -> None:
@@ -293,14 +211,14 @@ def test_answers_too_short_for_a_key_are_told(corpus: Path, tmp_path: Path) -> N
             return tokens[:2], states[:1]
 
     with pytest.raises(SpecretError, match="has three tokens") as caught:
-        built(corpus, tmp_path / "s", writer=Terse())
+        build_answers(corpus, tmp_path / "s", writer=Terse())
     assert "--dense-tokens 0" in caught.value.hint
 
 
 def test_a_corpus_without_prompts_is_told(tmp_path: Path) -> None:
     corpus = write_files(tmp_path / "corpus", ["few words"])
     with pytest.raises(SpecretError, match="gives no prompt") as caught:
-        built(corpus, tmp_path / "s")
+        build_answers(corpus, tmp_path / "s")
     assert "--recipe" in caught.value.hint
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_stores import FINGERPRINT, SumEncoder
+from small_stores import FINGERPRINT, SumEncoder, in_bytes
 
 from specret.datastore.answers import read_shard
 from specret.datastore.asking import asked_before
@@ -19,10 +19,6 @@ from specret.datastore.recorded import RecordedWriter
 from specret.datastore.store import open_store
 from specret.datastore.traces import Reading, append_trace, read_traces, trace_line
 from specret.types import SpecretError
-
-
-def in_bytes(text: str) -> Any:
-    return np.array(list(text.encode()), np.int64)
 
 
 def asked(prompt: Any) -> Any:
