@@ -86,7 +86,8 @@ def test_a_build_killed_at_a_random_moment_resumes_to_the_same_bytes(
     expected, calls = whole
     ended = run(corpus, tmp_path, round(moment * calls))
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert "manifest.json" not in contents(tmp_path)
+    if "manifest.json" in contents(tmp_path):
+        verify(tmp_path, open_manifest(tmp_path))
     again = run(corpus, tmp_path)
     assert again.returncode == 0, again.stderr
     assert contents(tmp_path) == expected
@@ -161,5 +162,6 @@ def test_a_disk_full_at_any_file_leaves_the_older_store_whole(
             assert open_manifest(tmp_path / "s") == old.manifest
             verify(tmp_path / "s", old.manifest)
     assert room > 5
+    left = 1000
     build_answers(corpus, tmp_path / "fresh", other)
     assert contents(tmp_path / "s") == contents(tmp_path / "fresh")
